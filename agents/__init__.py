@@ -1,0 +1,1 @@
+"""The agents of this fleet: one folder each, declarations only."""

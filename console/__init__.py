@@ -1,0 +1,1 @@
+"""What a person touches: command line, web applications and the embedded stack."""

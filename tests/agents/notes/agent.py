@@ -1,0 +1,14 @@
+"""Notes: keeps what it is told."""
+
+from __future__ import annotations
+
+from twelvefold import Agent, Budget, to
+
+from .tools import CountNotes, KeepNote
+
+agent = Agent(
+    tools=[CountNotes, KeepNote],
+    budget=Budget(decisions=50),
+    delegates=["refunds"],
+    delivery=[to.log("notes"), to.email("notes@example.org", when="done")],
+)

@@ -1,0 +1,9 @@
+"""Refunds: pays money back through a fake service."""
+
+from __future__ import annotations
+
+from twelvefold import Agent
+
+from .tools import Pay, PayAgain, PayAndLook
+
+agent = Agent(tools=[Pay, PayAgain, PayAndLook], hosts=["127.0.0.1"])

@@ -1,0 +1,14 @@
+"""What every test gets: an environment without our variables, and the fixtures of `tests/stack.py`."""
+
+from __future__ import annotations
+
+import os
+
+# First of all: a test must not meet the database, the account or the key of the person who runs it.
+_OURS = ("TWELVEFOLD_", "DATABASE_URL", "OWNER_DATABASE_URL", "BROKER_URL", "OPENAI_", "SMTP_", "SLACK_", "PG")
+for _name in [name for name in os.environ if name.startswith(_OURS)]:
+    del os.environ[_name]
+
+from tests.stack import fresh_database, mail, postgres, template_database, valkey  # noqa: E402
+
+__all__ = ["fresh_database", "mail", "postgres", "template_database", "valkey"]

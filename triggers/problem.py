@@ -1,0 +1,25 @@
+"""Answers that say no: problem details (RFC 9457) that teach what was expected and what to do next."""
+
+from __future__ import annotations
+
+from starlette.responses import JSONResponse
+
+
+class Problem(Exception):
+    """The request cannot be taken. `detail` is read by the sender, so it never holds a secret or anything of ours."""
+
+    def __init__(self, status: int, title: str, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(title)
+        self.status = status
+        self.title = title
+        self.detail = detail
+        self.headers = headers
+
+    def answer(self) -> JSONResponse:
+        """The answer as `application/problem+json`."""
+        return JSONResponse(
+            {"type": "about:blank", "title": self.title, "status": self.status, "detail": self.detail},
+            status_code=self.status,
+            headers=self.headers,
+            media_type="application/problem+json",
+        )

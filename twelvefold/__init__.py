@@ -1,0 +1,37 @@
+"""Twelvefold's core: all that an agent's author imports."""
+
+from .agent import Agent, Message, Text
+from .bindings import on, to
+from .budget import Budget
+from .controls import Delegate, Done, NothingToDo, Wait
+from .errors import Conflict, DeclarationError, Fatal, ToolError
+from .state import State, Task
+from .tool import AUTO, DESTRUCTIVE, Ctx, Effect, Read, Verdict, Write, ask, deny
+
+__all__ = [
+    "AUTO",
+    "DESTRUCTIVE",
+    "Agent",
+    "Budget",
+    "Conflict",
+    "Ctx",
+    "DeclarationError",
+    "Delegate",
+    "Done",
+    "Effect",
+    "Fatal",
+    "Message",
+    "NothingToDo",
+    "Read",
+    "State",
+    "Task",
+    "Text",
+    "ToolError",
+    "Verdict",
+    "Wait",
+    "Write",
+    "ask",
+    "deny",
+    "on",
+    "to",
+]

@@ -1,0 +1,154 @@
+"""An agent is one value: what it accepts and returns, its tools, its limits, where it listens and where it answers.
+
+A wrong declaration fails when the value is made, with a message that says how to mend it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
+
+from .bindings import Destination, WebhookBinding
+from .budget import Budget
+from .canonical import canonical, sha256
+from .controls import Delegate, Done, NothingToDo, Wait
+from .errors import DeclarationError
+from .schema import check_portable, menu_entry
+from .state import Task
+from .tool import Tool
+
+MOST_TOOLS = 5
+
+
+class Message(BaseModel):
+    """Free text from a person."""
+
+    model_config = ConfigDict(frozen=True)
+    text: str
+    subject: str = ""
+    sender: str = ""
+
+
+class Text(BaseModel):
+    """A result that is just text."""
+
+    model_config = ConfigDict(frozen=True)
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """The declaration of an agent. `steer(task) -> call | None` lets code speak first each turn; `success` functions
+    return why the work is not done yet, or None; `about` names the business entity of an accepted event.
+    """
+
+    tools: list[type[Tool[Any]]]
+    accepts: Any = Message
+    returns: type[BaseModel] = Text
+    name: str = ""
+    prompt: str | list[str] = ""
+    model: str = ""
+    version: int = 1
+    about: Callable[[Any], str | None] | None = None
+    steer: Callable[[Task], Tool[Any] | None] | None = None
+    success: list[Callable[[Task], str | None]] = field(default_factory=list)
+    budget: Budget = field(default_factory=Budget)
+    on_stuck: Literal["operator", "failed"] = "operator"
+    delegates: list[str] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+    triggers: list[WebhookBinding] = field(default_factory=list)
+    delivery: list[Destination] = field(default_factory=list)
+    subject: Callable[[Any], str] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", _folder_of_caller())
+        _check(self)
+
+    @cached_property
+    def menu(self) -> dict[str, type[Tool[Any]]]:
+        """Every tool this agent may ever call, by name; what is not here cannot happen."""
+        done = create_model(
+            "Done", __base__=Done, __module__=__name__, outcome=(self.returns, ...), __doc__=Done.__doc__
+        )
+        controls: list[type[Tool[Any]]] = [done, NothingToDo, Wait]
+        if self.delegates:
+            names: Any = Literal[tuple(self.delegates)]
+            controls.append(
+                create_model(
+                    "Delegate", __base__=Delegate, __module__=__name__, agent=(names, ...), __doc__=Delegate.__doc__
+                )
+            )
+        return {tool.__spec__.name: tool for tool in [*self.tools, *controls]}
+
+    @cached_property
+    def renamed(self) -> dict[str, str]:
+        """Former tool names and what each is called today."""
+        return {old: name for name, tool in self.menu.items() for old in tool.__spec__.was}
+
+    @cached_property
+    def menu_entries(self) -> dict[str, dict[str, Any]]:
+        """Each tool as the model reads it."""
+        return {name: menu_entry(tool) for name, tool in self.menu.items()}
+
+    @cached_property
+    def _menu_texts(self) -> dict[tuple[str, ...], str]:
+        return {}
+
+    def menu_text(self, offered: tuple[str, ...]) -> str:
+        """The menu of the offered tools as canonical JSON; kept, as it is the same for most requests."""
+        if offered not in self._menu_texts:
+            self._menu_texts[offered] = canonical([self.menu_entries[name] for name in offered])
+        return self._menu_texts[offered]
+
+    @cached_property
+    def prompts(self) -> tuple[str, ...]:
+        """The prompt files, in order, below the folder `prompts`."""
+        return (self.prompt,) if isinstance(self.prompt, str) else tuple(self.prompt)
+
+    @cached_property
+    def accepted(self) -> TypeAdapter[Any]:
+        """Validates what may open a task."""
+        return TypeAdapter(self.accepts)
+
+    def fingerprint(self, prompt_text: str) -> str:
+        """The agent's version as a hash: prompt, menu, model, budget."""
+        return sha256(prompt_text, canonical(self.menu_entries), self.model, self.budget.model_dump_json())[:16]
+
+
+def _folder_of_caller() -> str:
+    frame = sys._getframe(2)
+    while frame.f_back and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    parts = str(frame.f_globals.get("__name__", "")).split(".")
+    return parts[-2] if len(parts) > 1 else parts[0]
+
+
+def _check(agent: Agent) -> None:
+    if not agent.prompt:
+        object.__setattr__(agent, "prompt", f"{agent.name}.md")
+    if len(agent.tools) > MOST_TOOLS:
+        raise DeclarationError(
+            f"{agent.name}: {len(agent.tools)} tools of its own; at most {MOST_TOOLS}. Split the agent, route in code."
+        )
+    names = [tool.__spec__.name for tool in agent.tools] + ["done", "nothing_to_do", "wait", "delegate"]
+    for name in names:
+        if names.count(name) > 1:
+            raise DeclarationError(f"{agent.name}: two tools are named {name!r}. A name must mean one thing.")
+    for tool in agent.tools:
+        if tool.__spec__.kind == "control":
+            raise DeclarationError(f"{agent.name}: {tool.__name__} derives from none of Read, Write and Effect.")
+        check_portable(tool)
+    if not (isinstance(agent.returns, type) and issubclass(agent.returns, BaseModel)):
+        raise DeclarationError(
+            f"{agent.name}: returns= is a pydantic model, such as Text; Done is validated against it."
+        )
+    agent.budget.refuse_absurd(agent.name)
+    for former in agent.renamed:
+        if former in names:
+            raise DeclarationError(f"{agent.name}: {former!r} is both a tool and the former name of one.")

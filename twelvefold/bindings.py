@@ -1,0 +1,56 @@
+"""Where an agent's events come from and where its results go, as data: `on.webhook(...)`, `to.email(...)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .errors import DeclarationError
+
+When = Literal["done", "failed", "always"]
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookBinding:
+    """Deliveries of `source` whose type is `type` open a task; `read` maps the payload to what the agent accepts."""
+
+    source: str
+    type: str
+    read: Callable[[dict[str, Any]], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a result goes: a channel, a recipient and the outcomes it is sent for."""
+
+    channel: str
+    recipient: str
+    when: When = "always"
+
+
+class on:
+    """What opens a task."""
+
+    @staticmethod
+    def webhook(source: str, *, type: str, read: Callable[[dict[str, Any]], Any] | None = None) -> WebhookBinding:
+        """Deliveries at /hooks/{source} of this type, for GitHub `event.action` such as `release.published`."""
+        if not source or not type:
+            raise DeclarationError("on.webhook needs a source and a type, as in on.webhook('github', type='push').")
+        return WebhookBinding(source, type, read)
+
+
+class to:
+    """Where results go."""
+
+    @staticmethod
+    def email(address: str, *, when: When = "always") -> Destination:
+        """An e-mail to this address."""
+        if "@" not in address:
+            raise DeclarationError(f"to.email needs an address such as 'ops@shop.example', not {address!r}.")
+        return Destination("email", address, when)
+
+    @staticmethod
+    def log(name: str = "results", *, when: When = "always") -> Destination:
+        """One line in the log, without content."""
+        return Destination("log", name, when)

@@ -1,0 +1,56 @@
+"""The calls of the core itself: ending, waiting, handing on. They need no code outside the reducer."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field, model_validator
+
+from .tool import Kind, Tool
+
+MONTH_S = 30 * 24 * 3600
+
+
+class Control(Tool[None]):
+    """A call that the reducer carries out by itself."""
+
+    __kind__: ClassVar[Kind] = "control"
+
+
+class Done(Control):
+    """Finish the task with its outcome. Use when everything asked for is done and confirmed by results you saw."""
+
+    outcome: Any = Field(description="The result, in the shape that was asked for.")
+
+
+class NothingToDo(Control):
+    """Finish without acting. Use when the event needs no action, for example a test delivery."""
+
+    reason: str = Field(max_length=500, examples=["This release is a draft."])
+
+
+class Wait(Control):
+    """Pause until a time has passed or an outside event has come. Use instead of asking again and again.
+
+    Waiting holds nothing: no process, no connection, no message.
+    """
+
+    why: str = Field(max_length=200, examples=["The pipeline reports back when it has finished."])
+    seconds: int | None = Field(default=None, ge=1, le=MONTH_S, description="At most so long.")
+    event: str | None = Field(default=None, max_length=200, description="The key of the event to wait for.")
+
+    @model_validator(mode="after")
+    def _something_to_wait_for(self) -> Wait:
+        if self.seconds is None and self.event is None:
+            raise ValueError("Give seconds, or an event, or both. Example: seconds=3600")
+        return self
+
+
+class Delegate(Control):
+    """Hand a part of the work to another agent and get its result back. Use for what one of them is made for."""
+
+    agent: str = Field(description="The name of the other agent.")
+    request: str = Field(max_length=4000, description="What it should do, complete in itself.")
+
+
+CONTROLS: tuple[type[Control], ...] = (Done, NothingToDo, Wait, Delegate)

@@ -1,0 +1,255 @@
+"""What comes next, decided once and live: from a folded state to further events, or to one want.
+
+This is the control flow, all of it. It may ask the agent's code (steer, success, approval through `policy`); what that
+code said is in the events returned here, so a replay never asks it again.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid5
+
+from .agent import Agent
+from .budget import Budget, Usage, stagnation
+from .controls import Delegate, Done, NothingToDo
+from .effects import AskModel, Feed, Find, Record, Rest, RunEffect, RunRead, RunWrite, Want
+from .events import (
+    ApprovalAsked,
+    ApprovalMoved,
+    ChildStarted,
+    Decided,
+    DoneRefused,
+    Doubted,
+    Event,
+    Failed,
+    Finished,
+    LimitReached,
+    PolicyDenied,
+    Reopened,
+    Settled,
+    Stuck,
+)  # fmt: skip
+from .policy import digest_of, recheck
+from .schema import arguments_of, stored_call
+from .state import OpenCall, State, Task, unused
+from .tool import Effect, Tool
+from .window import next_boundary
+
+APPROVAL_DEADLINE = timedelta(hours=24)
+SAME_KEY_ATTEMPTS = 3
+MOST_STALE = 3
+MOST_FAILURES = 3
+MOST_REJECTIONS = 2
+MOST_CHILDREN = 20
+MOST_DEPTH = 3
+
+
+def decide(agent: Agent, task: Task, now: datetime) -> list[Event] | Want:
+    """The next events, or what the step has to carry out."""
+    s = task.state
+    if s.held and s.status == "ready":
+        return Feed(s.held)
+    if s.status in ("done", "failed", "cancelled"):
+        return _reopen(s)
+    if s.status == "quarantined":
+        return Rest()
+    if s.call is not None:
+        return _with_call(agent, task, s.call, now)
+    if s.cancel:
+        return [Finished(status="cancelled", reason="asked")]
+    if s.reason in ("in_doubt", "stuck"):
+        return [Finished(status="failed", reason=s.reason)]
+    if s.status == "waiting":
+        return Rest()
+    return _next_decision(agent, task, now)
+
+
+def _reopen(s: State) -> list[Event] | Want:
+    """Only a message newer than the ending opens a new run, and only of a task that is done."""
+    if s.status == "done" and s.message_seq > s.outcome_seq:
+        return [Reopened(run=s.run + 1, by=s.message_seq)]
+    return Rest()
+
+
+def _with_call(  # noqa: C901 - one arm a phase
+    agent: Agent, task: Task, call: OpenCall, now: datetime
+) -> list[Event] | Want:
+    s = task.state
+    match call.phase:
+        case "begun":
+            return [doubted(agent, call, now, "the worker was lost after the effect had begun")]
+        case "doubt":
+            return _in_doubt(agent, task, call, now)
+        case "settled":
+            return Record()
+        case "asked" if s.cancel:
+            return [ApprovalMoved(call=call.seq, to="superseded", reason="cancelled")]
+        case "asked" if s.status == "ready":
+            return [ApprovalMoved(call=call.seq, to="expired")]
+    if s.cancel:
+        return [Finished(status="cancelled", reason="asked")]
+    if s.status == "waiting":
+        return Rest()
+    if call.phase == "chosen":
+        return _verdict(agent, task, call, now)
+    if call.kind == "control":
+        return _control(agent, task, call)
+    if call.kind == "effect":
+        return RunEffect(attempt=1, key=_key(agent, task, call))
+    return RunRead() if call.kind == "read" else RunWrite()
+
+
+def _key(agent: Agent, task: Task, call: OpenCall) -> str:
+    own = _tool(agent, call)
+    named = own.key() if isinstance(own, Effect) else None
+    return named or f"{task.id}:{call.seq}"
+
+
+def _tool(agent: Agent, call: OpenCall) -> Tool[Any]:
+    return stored_call(agent.menu, agent.renamed, call.tool, call.args)
+
+
+def _verdict(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Event]:
+    verdict = recheck(agent, task, call)
+    if call.verdict == "deny" or verdict.kind == "deny":
+        return [PolicyDenied(call=call.seq, why=verdict.reason or "not allowed")]
+    if call.stale >= MOST_STALE:
+        return [
+            PolicyDenied(call=call.seq, why=f"asked {MOST_STALE} times; no approval stayed valid until it could run")
+        ]
+    return [
+        ApprovalAsked(
+            call=call.seq,
+            digest=digest_of(task, call.seq, call.tool, call.args, verdict),
+            verdict=verdict.model_dump_json(),
+            target=verdict.target,
+            reason=verdict.reason,
+            risk=verdict.risk,
+            deadline=now + APPROVAL_DEADLINE,
+        )
+    ]
+
+
+def doubted(agent: Agent, call: OpenCall, now: datetime, reason: str, ms: int = 0) -> Doubted:
+    """The doubt about a begun call, with how its tool settles it. Attempts of `same_key` are counted."""
+    spec = agent.menu[agent.renamed.get(call.tool, call.tool)].__spec__
+    then = spec.doubt
+    if then == "same_key" and call.attempt >= SAME_KEY_ATTEMPTS:
+        then = "ask"
+    settle_at = now + timedelta(seconds=spec.settle_after) if then == "find" else None
+    return Doubted(call=call.seq, attempt=call.attempt, reason=reason, then=then, settle_at=settle_at, ms=ms)
+
+
+def _in_doubt(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Event] | Want:
+    if task.state.status == "waiting":
+        return Rest()
+    if call.doubt == "find":
+        return Find()
+    if not task.state.cancel:
+        return RunEffect(attempt=call.attempt + 1, key=call.key)
+    # under cancel nothing is sent again: look, or wait for a person
+    tool = agent.menu[agent.renamed.get(call.tool, call.tool)]
+    if issubclass(tool, Effect) and tool.find is not Effect.find:
+        at = now + timedelta(seconds=tool.__spec__.settle_after)
+        return [Settled(call=call.seq, how="unknown", by="cancel", settle_at=at)]
+    return [Settled(call=call.seq, how="unknown", by="cancel")]
+
+
+def _control(agent: Agent, task: Task, call: OpenCall) -> list[Event] | Want:
+    tool = _tool(agent, call)
+    if isinstance(tool, NothingToDo):
+        return [Finished(status="done", reason="nothing_to_do", outcome={"text": tool.reason})]
+    if isinstance(tool, Done):
+        why = next((w for w in (check(task) for check in agent.success) if w), None)
+        if why:
+            return [DoneRefused(call=call.seq, why=why)]
+        return [Finished(status="done", outcome=json.loads(call.args)["outcome"])]
+    if isinstance(tool, Delegate):
+        return _delegate(agent, task, call, tool)
+    return Rest()
+
+
+def _delegate(agent: Agent, task: Task, call: OpenCall, tool: Delegate) -> list[Event]:
+    s = task.state
+    if s.children_born >= MOST_CHILDREN or s.depth >= MOST_DEPTH:
+        limit = f"{MOST_CHILDREN} children a run" if s.depth < MOST_DEPTH else f"a depth of {MOST_DEPTH}"
+        return [Failed(call=call.seq, type="Delegate", message=f"No further child: {limit} is the limit.")]
+    share = budget_of(agent, s).share(s.used, task.peers.get(tool.agent, Budget()))
+    paid = share.as_usage()
+    return [
+        ChildStarted(
+            call=call.seq, child=str(uuid5(UUID(task.id), str(call.seq))), agent=tool.agent, request=tool.request,
+            decisions=paid.decisions, tokens=paid.tokens, usd=paid.usd, active_ms=paid.active_ms,
+        )
+    ]  # fmt: skip
+
+
+def budget_of(agent: Agent, s: State) -> Budget:
+    """The run's budget: what the agent declares, or its birth gave it, and what was raised."""
+    own = s.budget or agent.budget
+    return own.model_copy(
+        update={
+            "decisions": own.decisions + s.extra.decisions,
+            "tokens": own.tokens + s.extra.tokens,
+            "usd": own.usd + s.extra.usd,
+            "active": own.active + timedelta(milliseconds=s.extra.active_ms),
+        }
+    )
+
+
+def _next_decision(agent: Agent, task: Task, now: datetime) -> list[Event] | Want:
+    s = task.state
+    stuck = _stuck(s)
+    if stuck:
+        return [Stuck(reason=stuck, then=agent.on_stuck)]
+    over = _over(agent, s, now)
+    if over:
+        return [over]
+    if agent.steer is not None:
+        call = agent.steer(task)
+        if call is not None:
+            return [decided(call, by="code")]
+    return AskModel(next_boundary(s))
+
+
+def decided(call: Tool[Any], *, by: str, further: bool = False) -> Decided:
+    """The decision for a call, still without its verdict."""
+    return Decided.model_validate(
+        {
+            "tool": call.__spec__.name,
+            "args": arguments_of(call),
+            "kind": call.__spec__.kind,
+            "by": by,
+            "further": further,
+        }
+    )
+
+
+def _stuck(s: State) -> str | None:
+    if s.failures >= MOST_FAILURES:
+        return f"{s.failures} tool failures in a row"
+    if s.rejections >= MOST_REJECTIONS:
+        return f"{s.rejections} unusable replies in a row"
+    return stagnation(s.fingerprints)
+
+
+def _over(agent: Agent, s: State, now: datetime) -> LimitReached | None:
+    budget = budget_of(agent, s)
+    over = budget.exhausted(s.used)
+    if over is None and budget.deadline and s.opened_at and now >= s.opened_at + budget.deadline:
+        over = ("deadline", now.isoformat(), str(budget.deadline))
+    if over is None:
+        lifetime = s.lifetime.plus(s.used)
+        ten = budget.model_copy(
+            update={"decisions": budget.decisions * 10, "tokens": budget.tokens * 10, "usd": budget.usd * 10,
+                    "active": budget.active * 10}
+        )  # fmt: skip
+        over = ten.exhausted(lifetime)
+    return LimitReached(dimension=over[0], used=over[1], limit=over[2]) if over else None
+
+
+def usage_left(agent: Agent, s: State) -> Usage:
+    """What the run's budget still holds."""
+    return unused(budget_of(agent, s).as_usage(), s.used)

@@ -1,0 +1,56 @@
+"""What a state asks for next: the closed union of wants that a step carries out, one a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """Ask the model for the next decision; events from `boundary` on are its window."""
+
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRead:
+    """Run a Read; no transaction open."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunWrite:
+    """Run a Write inside the commit, after Begin's checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEffect:
+    """Begin durably, then run an Effect; `attempt` counts from 1."""
+
+    attempt: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """Ask the outside whether an effect in doubt happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Write our rows about an effect that is settled as happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Feed the happening that a quarantine held back; `seq` is where it stands."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing to do until something arrives or a deadline passes, or ever again."""
+
+
+Want = AskModel | RunRead | RunWrite | RunEffect | Find | Record | Feed | Rest
+"""Everything a step can be asked to do."""

@@ -1,0 +1,331 @@
+"""The log's vocabulary: a closed union of what can have happened, each type with a version.
+
+A stored event is `Recorded(seq, at, event)`; its data is canonical JSON with default-valued fields left out, its
+hash is sha256(salt, data). `revive` reads one back and raises Unreadable for a type or version it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from .canonical import canonical, sha256
+from .errors import Unreadable
+from .tool import Kind, Risk
+
+Outcome = Literal["done", "failed", "cancelled"]
+
+
+class Event(BaseModel):
+    """Something that happened. Frozen; the class name is the stored type."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_timedelta="iso8601")
+    version: ClassVar[int] = 1
+
+    @cached_property
+    def data(self) -> str:
+        """The data as canonical JSON."""
+        return canonical(self.model_dump(mode="json", exclude_defaults=True))
+
+
+class Spent(BaseModel):
+    """What a model call cost: tokens are counts, usd money, ms milliseconds of work."""
+
+    model_config = ConfigDict(frozen=True)
+    tokens_in: int = 0
+    tokens_out: int = 0
+    usd: Decimal = Decimal(0)
+    ms: int = 0
+
+
+class Arrived(Event):
+    """Something from outside reached the task."""
+
+    kind: Literal["message", "event", "control"]
+    source: str
+    key: str
+    payload: JsonValue = None
+    sender: str | None = None
+    wait_key: str | None = None
+    cleaned: int = 0
+
+
+class Reopened(Event):
+    """A finished task begins a new run; `run` is its number, `by` the seq of the message that caused it."""
+
+    run: int
+    by: int
+
+
+class ModelAsked(Event):
+    """One question to a model: what it saw (receipt) and what it cost. The answer is the next event."""
+
+    model: str
+    request: str
+    receipt: JsonValue = None
+    boundary: int = 0
+    lost: int = 0
+    """Calls of dead workers before this one; their estimate is part of `spent`."""
+    spent: Spent = Spent()
+    request_id: str | None = None
+    fingerprint: str | None = None
+    raw: str = ""
+    scripted: bool = False
+
+
+class Decided(Event):
+    """A call was chosen by the model or by code, with the verdict of its approval rule."""
+
+    tool: str
+    args: str
+    kind: Kind
+    by: Literal["model", "code"] = "model"
+    verdict: Literal["auto", "ask", "deny"] = "auto"
+    reason: str = ""
+    digest: str = ""
+    about: str | None = None
+    further: bool = False
+    """True for the second and later READ of one reply: it costs no decision."""
+
+
+class Rejected(Event):
+    """The model's reply could not be used; the text teaches it why."""
+
+    kind: str
+    text: str
+    tool: str | None = None
+
+
+class PolicyDenied(Event):
+    """The call must not run."""
+
+    call: int
+    why: str
+
+
+class ApprovalAsked(Event):
+    """A person has to approve the call until the deadline."""
+
+    call: int
+    digest: str
+    verdict: str
+    target: str = ""
+    reason: str = ""
+    risk: Risk = "medium"
+    deadline: datetime
+
+
+class ApprovalMoved(Event):
+    """The approval of the call reached a state."""
+
+    call: int
+    to: Literal["approved", "rejected", "expired", "superseded", "stale"]
+    by: str | None = None
+    comment: str = ""
+    reason: str = ""
+
+
+class Started(Event):
+    """The effect may have reached the outside from here on."""
+
+    call: int
+    key: str
+    attempt: int
+    digest: str
+
+
+class Returned(Event):
+    """The call ended with a result; `shown` is what the model sees where that differs."""
+
+    call: int
+    result: JsonValue = None
+    shown: JsonValue = None
+    about: str | None = None
+    ms: int = 0
+
+
+class Failed(Event):
+    """It did not happen: a tool (`call`), or a model call (`call` is None). `not_before` is when to try again."""
+
+    call: int | None = None
+    type: str
+    message: str
+    affected: tuple[str, ...] = ()
+    suggestion: str | None = None
+    retry_after: int | None = None
+    not_before: datetime | None = None
+    attempt: int = 1
+    then: Literal["", "retry", "operator"] = ""
+    ms: int = 0
+
+
+class Doubted(Event):
+    """The effect was begun and nobody knows whether it happened; `settle_at` is when `find` may be believed."""
+
+    call: int
+    attempt: int
+    reason: str
+    then: Literal["ask", "find", "same_key"]
+    settle_at: datetime | None = None
+    ms: int = 0
+
+
+class Settled(Event):
+    """The doubt is over: it happened, it did not, or nobody will ever tell (abandoned)."""
+
+    call: int
+    how: Literal["happened", "not", "abandoned", "unknown"]
+    by: str
+    result: JsonValue = None
+    settle_at: datetime | None = None
+
+
+class Woke(Event):
+    """A deadline passed; `passed` names which, in order."""
+
+    passed: tuple[str, ...]
+
+
+class ChildStarted(Event):
+    """Another agent's task was born from this call; its budget is charged now."""
+
+    call: int
+    child: str
+    agent: str
+    request: str
+    decisions: int
+    tokens: int
+    usd: Decimal
+    active_ms: int
+
+
+class ChildReturned(Event):
+    """A child ended; what it did not use comes back if the run is still the one that paid."""
+
+    child: str
+    run: int
+    status: Outcome
+    result: JsonValue = None
+    decisions: int = 0
+    tokens: int = 0
+    usd: Decimal = Decimal(0)
+    active_ms: int = 0
+
+
+class LimitReached(Event):
+    """The budget's dimension is used up: no further decision until it is raised."""
+
+    dimension: str
+    used: str
+    limit: str
+
+
+class Stuck(Event):
+    """The run does not get on: repeated failures, unusable replies or the same calls again."""
+
+    reason: str
+    then: Literal["operator", "failed"]
+
+
+class Blocked(Event):
+    """A freeze stopped the call before it began."""
+
+    call: int
+    scope: str
+    until: datetime | None = None
+    reason: str = ""
+
+
+class CancelAsked(Event):
+    """Someone asked for the end of this task."""
+
+    by: str
+    reason: str = ""
+
+
+class DoneRefused(Event):
+    """Done came too early; why is what the model reads."""
+
+    call: int
+    why: str
+
+
+class Finished(Event):
+    """The run ended. `unused` of a child's budget goes back to its parent."""
+
+    status: Outcome
+    outcome: JsonValue = None
+    reason: str = ""
+
+
+class Quarantined(Event):
+    """Our own code failed; `held` is what happened and is not yet folded, as [type, version, data] triples."""
+
+    reason: str
+    held: JsonValue = None
+
+
+class Resumed(Event):
+    """An operator set the task going again: `verb` is retry or raise; a raise adds to the budget."""
+
+    by: str
+    verb: Literal["retry", "raise"]
+    decisions: int = 0
+    tokens: int = 0
+    usd: Decimal = Decimal(0)
+    active_ms: int = 0
+
+
+TYPES: dict[str, type[Event]] = {
+    kind.__name__: kind
+    for kind in (
+        Arrived, Reopened, ModelAsked, Decided, Rejected, PolicyDenied, ApprovalAsked, ApprovalMoved, Started, Returned,
+        Failed, Doubted, Settled, Woke, ChildStarted, ChildReturned, LimitReached, Stuck, Blocked, CancelAsked,
+        DoneRefused, Finished, Quarantined, Resumed,
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event in its place: seq counts from 1 in its task, at is the database's time."""
+
+    seq: int
+    at: datetime
+    event: Event
+
+
+def revive(type_name: str, version: int, data: Any) -> Event:
+    """The stored event as today's class. Raises Unreadable for what this code does not know."""
+    kind = TYPES.get(type_name)
+    if kind is None or version > kind.version:
+        raise Unreadable(
+            f"Event {type_name} version {version} is newer than this code. Deploy newer code; the task waits."
+        )
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        raise Unreadable(
+            f"Event {type_name} version {version} does not read: {error.error_count()} field(s)."
+        ) from None
+
+
+def hold(events: Sequence[Event]) -> JsonValue:
+    """Events as plain data, for `Quarantined.held`; `unhold` gives them back."""
+    return [[type(e).__name__, e.version, e.model_dump(mode="json", exclude_defaults=True)] for e in events]
+
+
+def unhold(held: Any) -> list[Event]:
+    """The events in a `Quarantined.held`."""
+    return [revive(name, version, data) for name, version, data in held or ()]
+
+
+def event_hash(salt: str, data: str) -> str:
+    """The hash of stored data; with data and salt deleted it still stands, and tells nothing."""
+    return sha256(salt, data)

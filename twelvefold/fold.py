@@ -1,0 +1,312 @@
+"""The fold: (state, recorded event) -> state. Total over the event union, and it never calls an agent's code.
+
+fold_all(a + b) equals fold_all(b) after fold_all(a): whatever a later event needs is in the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, assert_never, cast
+
+from .budget import Usage
+from .canonical import canonical, sha256
+from .controls import Delegate, Wait
+from .events import (
+    ApprovalAsked,
+    ApprovalMoved,
+    Arrived,
+    Blocked,
+    CancelAsked,
+    ChildReturned,
+    ChildStarted,
+    Decided,
+    DoneRefused,
+    Doubted,
+    Event,
+    Failed,
+    Finished,
+    LimitReached,
+    ModelAsked,
+    PolicyDenied,
+    Quarantined,
+    Recorded,
+    Rejected,
+    Reopened,
+    Resumed,
+    Returned,
+    Settled,
+    Started,
+    Stuck,
+    Woke,
+)  # fmt: skip
+from .state import INLINE_RESULT, Child, OpenCall, State, unused
+
+UNSEEN = (ModelAsked, Started, Finished, Quarantined, LimitReached, ApprovalAsked)
+"""Bookkeeping that a model has no use for."""
+KEEPS_HELD = (Arrived, Resumed, Quarantined, CancelAsked)
+FINGERPRINTS = 4
+MOST_WINDOW = 64
+
+
+def fold_all(state: State, events: Iterable[Recorded]) -> State:
+    """The state after all of the events."""
+    for recorded in events:
+        state = fold(state, recorded)
+    return state
+
+
+def fold(state: State, recorded: Recorded) -> State:
+    """The state after one event. Raises ValueError when the seq is not the next one."""
+    if recorded.seq != state.seq + 1:
+        raise ValueError(f"Event {recorded.seq} does not follow event {state.seq}.")
+    event = recorded.event
+    change = _apply(state, recorded, event)
+    change["seq"], change["at"] = recorded.seq, recorded.at
+    if state.held and not isinstance(event, KEEPS_HELD):
+        change["held"] = 0
+    if not isinstance(event, UNSEEN):
+        window = (*change.get("window", state.window), (recorded.seq, tokens_of(event.data)))
+        change["window"] = window[-MOST_WINDOW:]
+    return state.model_copy(update=change)
+
+
+def tokens_of(text: str) -> int:
+    """A cautious estimate: ASCII at 3 characters a token, everything else at one and a half tokens a character."""
+    if text.isascii():
+        return len(text) // 3 + 8
+    wide = sum(1 for c in text if ord(c) > 127)
+    return (len(text) - wide) // 3 + wide * 3 // 2 + 8
+
+
+def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noqa: C901 - one arm an event
+    seq = recorded.seq
+    match event:
+        case Arrived():
+            return _arrived(s, seq, recorded, event)
+        case Reopened():
+            return _new_run(s, event, recorded)
+        case ModelAsked():
+            spent = event.spent
+            used = Usage(tokens=spent.tokens_in + spent.tokens_out, usd=spent.usd, active_ms=spent.ms)
+            kept = tuple(row for row in s.window if row[0] >= event.boundary)
+            return {"used": s.used.plus(used), "transport": 0, "boundary": event.boundary, "window": kept}
+        case Decided():
+            return _decided(s, seq, recorded, event)
+        case Rejected():
+            return {"used": s.used.plus(Usage(decisions=1)), "rejections": s.rejections + 1}
+        case PolicyDenied():
+            return _closed(s, denied=1)
+        case ApprovalAsked():
+            return _phase(s, "asked", due=event.deadline, digest=event.digest) | _waits("approval")
+        case ApprovalMoved():
+            return _approval_moved(s, event)
+        case Started():
+            return _phase(s, "begun", key=event.key, attempt=event.attempt, due=None) | _ready()
+        case Returned():
+            return _returned(s, seq, event)
+        case Failed():
+            return _failed(s, event)
+        case Doubted():
+            waits = _ready() if event.then == "same_key" else _waits("settle")
+            return _phase(s, "doubt", doubt=event.then, due=event.settle_at) | waits | _spent(s, event.ms)
+        case Settled():
+            return _settled(s, event)
+        case Woke():
+            return _woke(s, event)
+        case ChildStarted():
+            charge = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
+            born = (*s.children, Child(id=event.child, agent=event.agent))
+            return _waits("child") | {
+                "used": s.used.plus(charge),
+                "children": born,
+                "children_born": s.children_born + 1,
+            }
+        case ChildReturned():
+            return _child_returned(s, event)
+        case LimitReached():
+            return _waits("budget")
+        case Stuck():
+            return _waits("operator") if event.then == "operator" else {"reason": "stuck"}
+        case Blocked():
+            return _closed(s, denied=1)
+        case CancelAsked():
+            in_doubt = s.call is not None and s.call.phase == "doubt"
+            return {"cancel": True} | (_ready() if s.status == "waiting" and not in_doubt else {})
+        case DoneRefused():
+            return _closed(s)
+        case Finished():
+            return {
+                "status": event.status, "waiting_for": None, "call": None, "wait_key": None, "due": None,
+                "lifetime": s.lifetime.plus(s.used), "outcome_seq": seq, "reason": event.reason,
+            }  # fmt: skip
+        case Quarantined():
+            held = {"held": seq} if event.held else {}
+            return {"status": "quarantined", "waiting_for": None, "reason": event.reason} | held
+        case Resumed():
+            return _resumed(s, event)
+        case _:
+            assert_never(cast("Any", event))
+
+
+def _ready() -> dict[str, Any]:
+    return {"status": "ready", "waiting_for": None}
+
+
+def _waits(what: str) -> dict[str, Any]:
+    return {"status": "waiting", "waiting_for": what}
+
+
+def _spent(s: State, ms: int) -> dict[str, Any]:
+    return {"used": s.used.plus(Usage(active_ms=ms))} if ms else {}
+
+
+def _phase(s: State, phase: str, **change: Any) -> dict[str, Any]:
+    assert s.call is not None, "an event about a call needs an open call"
+    return {"call": s.call.model_copy(update={"phase": phase, **change})}
+
+
+def _closed(
+    s: State, *, count: int = 0, failed: int = 0, denied: int = 0, seq: int = 0, last: str = ""
+) -> dict[str, Any]:
+    """The open call ends: it is tallied and the task is ready for the next decision."""
+    change: dict[str, Any] = {"call": None, "wait_key": None, **_ready()}
+    if s.call is None:
+        return change
+    old = s.tally(s.call.tool)
+    update: dict[str, Any] = {
+        "count": old.count + count, "failed": old.failed + failed, "denied": old.denied + denied,
+    }  # fmt: skip
+    if count:
+        update |= {"last_seq": seq, "last": last if len(last) <= INLINE_RESULT else ""}
+    others = tuple(t for t in s.tools if t.tool != s.call.tool)
+    return change | {"tools": (*others, old.model_copy(update=update))}
+
+
+def _waits_for_wait(s: State) -> bool:
+    return s.call is not None and s.call.tool == Wait.__spec__.name
+
+
+def _arrived(s: State, seq: int, recorded: Recorded, event: Arrived) -> dict[str, Any]:
+    change: dict[str, Any] = {}
+    if not s.opened:
+        change = {"opened": seq, "opened_at": recorded.at}
+    if event.kind == "control":
+        return change
+    if _waits_for_wait(s) and (event.kind == "message" or event.wait_key == s.wait_key):
+        change |= _closed(s, count=1, seq=seq)
+    if event.kind == "message":
+        change |= {"fingerprints": (), "message_seq": seq}
+    return change
+
+
+def _new_run(s: State, event: Reopened, recorded: Recorded) -> dict[str, Any]:
+    return {
+        **_ready(), "run": event.run, "opened": event.by, "opened_at": recorded.at, "used": Usage(), "extra": Usage(),
+        "fingerprints": (), "tools": (), "failures": 0, "rejections": 0, "transport": 0, "children_born": 0,
+        "cancel": False, "reason": "", "outcome_seq": 0,
+    }  # fmt: skip
+
+
+def _decided(s: State, seq: int, recorded: Recorded, event: Decided) -> dict[str, Any]:
+    call = OpenCall(
+        seq=seq, tool=event.tool, args=event.args, kind=event.kind, verdict=event.verdict, digest=event.digest,
+        phase="approved" if event.verdict == "auto" else "chosen",
+    )  # fmt: skip
+    change: dict[str, Any] = {"call": call, "rejections": 0}
+    if not event.further:
+        change["used"] = s.used.plus(Usage(decisions=1))
+    if event.about:
+        change["about"] = event.about
+    if event.tool != Wait.__spec__.name:
+        mark = f"{event.tool} {event.args[:60]} #{sha256(event.args)[:8]}"
+        return change | {"fingerprints": (*s.fingerprints, mark)[-FINGERPRINTS:]}
+    wait = Wait.model_validate_json(event.args)
+    due = recorded.at + timedelta(seconds=wait.seconds) if wait.seconds else None
+    change |= _waits("event" if wait.event else "timer")
+    change["call"] = call.model_copy(update={"due": due})
+    return change | {"wait_key": wait.event, "fingerprints": ()}
+
+
+def _approval_moved(s: State, event: ApprovalMoved) -> dict[str, Any]:
+    assert s.call is not None, "an approval needs an open call"
+    if event.to == "approved":
+        return _phase(s, "approved", due=None) | _ready()
+    if event.to == "stale":
+        return _phase(s, "chosen", due=None, stale=s.call.stale + 1, verdict="ask") | _ready()
+    return _closed(s, denied=1)
+
+
+def _returned(s: State, seq: int, event: Returned) -> dict[str, Any]:
+    change = _closed(s, count=1, seq=seq, last=canonical(event.result))
+    change |= {"failures": 0} | _spent(s, event.ms)
+    return change | ({"about": event.about} if event.about else {})
+
+
+def _failed(s: State, event: Failed) -> dict[str, Any]:
+    if event.call is not None:
+        return _closed(s, failed=1) | {"failures": s.failures + 1} | _spent(s, event.ms)
+    change = {"transport": s.transport + 1} | _spent(s, event.ms)
+    if event.then == "operator":
+        return change | _waits("operator") | {"reason": event.type}
+    return change | _waits("retry") | {"due": event.not_before}
+
+
+def _settled(s: State, event: Settled) -> dict[str, Any]:
+    match event.how:
+        case "happened":
+            return _phase(s, "settled", due=None, result=canonical(event.result)) | _ready()
+        case "not":
+            return _closed(s, failed=1) | {"failures": s.failures + 1}
+        case "abandoned":
+            return _closed(s, failed=1) | {"reason": "in_doubt"}
+        case "unknown":
+            then = "find" if event.settle_at else "ask"
+            return _phase(s, "doubt", doubt=then, due=event.settle_at) | _waits("settle")
+    assert_never(event.how)
+
+
+def _woke(s: State, event: Woke) -> dict[str, Any]:
+    change: dict[str, Any] = {}
+    if "wait" in event.passed:
+        change |= {"due": None} | (_ready() if s.waiting_for == "retry" else {})
+    if s.call is not None and any(name != "wait" for name in event.passed):
+        if _waits_for_wait(s):
+            return change | _closed(s, count=1, seq=s.seq + 1)
+        change |= _phase(s, s.call.phase, due=None) | _ready()
+    return change
+
+
+def _child_returned(s: State, event: ChildReturned) -> dict[str, Any]:
+    mine = any(child.id == event.child for child in s.children)
+    change: dict[str, Any] = {"children": tuple(c for c in s.children if c.id != event.child)}
+    if event.run == s.run and mine:
+        back = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
+        change["used"] = unused(s.used, back)
+    if mine and s.waiting_for == "child":
+        change |= _closed(s, count=1, seq=s.seq + 1)
+    return change
+
+
+def _resumed(s: State, event: Resumed) -> dict[str, Any]:
+    if event.verb == "raise":
+        more = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
+        return {"extra": s.extra.plus(more)} | (_ready() if s.waiting_for == "budget" else {})
+    fresh = {"failures": 0, "rejections": 0, "transport": 0, "fingerprints": (), "reason": "", "due": None}
+    if s.status == "quarantined":
+        return fresh | _resting(s)
+    return fresh | (_ready() if s.waiting_for in ("operator", "retry") else {})
+
+
+def _resting(s: State) -> dict[str, Any]:
+    """What the open call is waiting for, or ready."""
+    call = s.call
+    if call is None or s.held:
+        return _ready()
+    if call.phase == "asked":
+        return _waits("approval")
+    if call.phase == "doubt" and call.doubt != "same_key" and (call.due or call.doubt == "ask"):
+        return _waits("settle")
+    if _waits_for_wait(s):
+        return _waits("event" if s.wait_key else "timer")
+    return _waits("child") if call.tool == Delegate.__spec__.name and s.children else _ready()

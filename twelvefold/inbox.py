@@ -1,0 +1,35 @@
+"""What an arrival means: its stored form to the event that is folded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .events import ApprovalMoved, Arrived, CancelAsked, ChildReturned, Event, Resumed, Settled
+
+
+def event_of(
+    kind: str, *, source: str, key: str, payload: Any, sender: str | None, wait_key: str | None, cleaned: int = 0
+) -> Event:
+    """The event of one arrival. `kind`: message, event, decision, settlement, cancel, resume or child."""
+    data: Mapping[str, Any] = payload if isinstance(payload, Mapping) else {}
+    match kind:
+        case "decision":
+            return ApprovalMoved.model_validate(data)
+        case "settlement":
+            return Settled.model_validate(data)
+        case "cancel":
+            return CancelAsked.model_validate(data)
+        case "resume":
+            return Resumed.model_validate(data)
+        case "child":
+            return ChildReturned.model_validate(data)
+    return Arrived(
+        kind="event" if kind == "event" else "message",
+        source=source,
+        key=key,
+        payload=payload,
+        sender=sender,
+        wait_key=wait_key,
+        cleaned=cleaned,
+    )

@@ -1,0 +1,47 @@
+"""May this call run? Deny by default; the agent's rule is asked live, its verdict is stored and bound by a digest."""
+
+from __future__ import annotations
+
+from .agent import Agent
+from .canonical import call_digest
+from .events import Decided
+from .schema import stored_call
+from .state import OpenCall, Task
+from .tool import DESTRUCTIVE, Tool, Verdict, ask, deny
+
+
+def verdict_of(agent: Agent, task: Task, call: Tool[object]) -> Verdict:
+    """The verdict on a call: not on the menu or not offered is denied, destructive never runs unasked."""
+    name = call.__spec__.name
+    if name not in agent.menu:
+        return deny(f"{name} is not among this agent's tools.")
+    if not call.offered(task):
+        return deny(f"{name} is not offered now.")
+    verdict = call.approval(task)
+    if DESTRUCTIVE in call.__spec__.needs and verdict.kind == "auto":
+        return ask(verdict.target, f"{name} is destructive", risk="high")
+    return verdict
+
+
+def judged(agent: Agent, task: Task, decided: Decided, seq: int) -> Decided:
+    """The decision with its verdict and digest, as it will stand in the log under `seq`."""
+    call = stored_call(agent.menu, agent.renamed, decided.tool, decided.args)
+    verdict = verdict_of(agent, task, call)
+    return decided.model_copy(
+        update={
+            "verdict": verdict.kind,
+            "reason": verdict.reason,
+            "about": call.about() or decided.about,
+            "digest": digest_of(task, seq, decided.tool, decided.args, verdict),
+        }
+    )
+
+
+def digest_of(task: Task, seq: int, tool: str, args: str, verdict: Verdict) -> str:
+    """The digest an approval of this call is bound to."""
+    return call_digest(task.id, seq, tool, args, verdict.model_dump_json())
+
+
+def recheck(agent: Agent, task: Task, open_call: OpenCall) -> Verdict:
+    """The verdict on the stored call as of now, asked again right before it begins."""
+    return verdict_of(agent, task, stored_call(agent.menu, agent.renamed, open_call.tool, open_call.args))

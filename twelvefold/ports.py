@@ -1,0 +1,102 @@
+"""The seams between core and shell: what the core asks of a model, a channel and the outside, as protocols.
+
+Values that cross a seam are frozen dataclasses; the shell implements the protocols, tests implement them again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One question to a model. `menu` holds portable tool schemas: {name, description, parameters}."""
+
+    agent: str
+    model: str
+    system: str
+    user: str
+    menu: tuple[dict[str, Any], ...]
+    temperature: float
+    seed: int
+    max_tokens: int
+    timeout: float
+    task: Any = None
+    """The task as agent code sees it (`twelvefold.Task`); only a scripted model may look at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedCall:
+    """A tool call as the model wrote it: `arguments` is unparsed JSON text."""
+
+    name: str
+    arguments: str
+    provider_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What the model answered, before anything is believed. Tokens are counts, `duration_ms` milliseconds."""
+
+    calls: tuple[ProposedCall, ...] = ()
+    text: str | None = None
+    refusal: str | None = None
+    finish: str = "stop"
+    raw: str = ""
+    request_id: str | None = None
+    model: str = ""
+    fingerprint: str | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    duration_ms: int = 0
+
+
+class Model(Protocol):
+    """A model. Raises Transport when trying later may help, Fatal when it cannot."""
+
+    def ask(self, request: ModelRequest) -> ModelReply: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One message on its way out, complete at commit. `id` is the stable identity of the message."""
+
+    id: str
+    channel: str
+    recipient: str
+    subject: str
+    text: str
+    created_at: datetime
+    in_reply_to: str | None = None
+    references: tuple[str, ...] = ()
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The other side took the message; `reference` is its name there, such as a Message-ID."""
+
+    reference: str
+    detail: str = ""
+
+
+class NotSent(Exception):
+    """It certainly did not go out. `retry` says whether trying later may help; `retry_after` is in seconds."""
+
+    def __init__(self, reason: str, *, retry: bool, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry = retry
+        self.retry_after = retry_after
+
+
+class PerhapsSent(Exception):
+    """Nobody can tell whether it went out, as when the line dropped after the last byte."""
+
+
+class Channel(Protocol):
+    """A way out. Raises NotSent or PerhapsSent; any other exception counts as PerhapsSent."""
+
+    def push(self, letter: Letter) -> Receipt: ...

@@ -1,0 +1,71 @@
+"""reduce(agent, task, happened) -> Moved: fold what happened, decide, fold that, until the step has one want.
+
+Pure: the same input gives the same output and the same hashes. Time arrives as an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from .agent import Agent
+from .decide import decide
+from .effects import Want
+from .events import ApprovalMoved, Arrived, Decided, Event, Recorded, Settled, Woke
+from .fold import fold
+from .policy import judged
+from .state import State, Task
+
+MOST_TURNS = 64
+"""A decision chain longer than this inside one step is a loop in our own code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where one step got to: the state, the new events in order, and what to carry out next."""
+
+    state: State
+    events: tuple[Recorded, ...]
+    wants: Want
+
+
+def reduce(agent: Agent, task: Task, happened: Iterable[Event], at: datetime) -> Moved:
+    """The task after what happened. Raises whatever the agent's own code raises; nothing is changed then."""
+    state, events = task.state, []
+    at = max(at, state.at) if state.at else at
+    queue = list(happened)
+    for _ in range(MOST_TURNS):
+        while queue:
+            event = stands(state, queue.pop(0))
+            if isinstance(event, Decided) and not event.digest:
+                event = judged(agent, replace(task, state=state), event, state.seq + 1)
+            recorded = Recorded(state.seq + 1, at, event)
+            state = fold(state, recorded)
+            events.append(recorded)
+        coming = decide(agent, replace(task, state=state), at)
+        if not isinstance(coming, list):
+            return Moved(state, tuple(events), coming)
+        queue = coming
+    raise RuntimeError(f"The reducer did not settle after {MOST_TURNS} turns; the last event was {events[-1].event!r}.")
+
+
+def absorb(agent: Agent, task: Task, arrived: Iterable[Event], now: datetime) -> Moved:
+    """What waits in the inbox, then the deadlines that have passed, folded before anything is carried out."""
+    moved = reduce(agent, task, arrived, now)
+    passed = moved.state.passed(now)
+    if not passed or moved.state.status != "waiting":
+        return moved
+    woken = reduce(agent, replace(task, state=moved.state), [Woke(passed=passed)], now)
+    return Moved(woken.state, moved.events + woken.events, woken.wants)
+
+
+def stands(state: State, event: Event) -> Event:
+    """The event, or a note of it where the call it speaks of is no longer open: late news is kept, never folded."""
+    if not isinstance(event, ApprovalMoved | Settled):
+        return event
+    call = state.call
+    phases = ("asked",) if isinstance(event, ApprovalMoved) else ("begun", "doubt")
+    if call is not None and call.seq == event.call and call.phase in phases:
+        return event
+    return Arrived(kind="control", source="late", key=type(event).__name__, payload={"call": event.call})

@@ -1,0 +1,182 @@
+"""Tool class to JSON schema in the portable strict subset, and a model's reply back to a tool instance.
+
+The subset is what strict structured output of the OpenAI API and its compatible servers share: objects with every
+property required and no others, anyOf, enum, const, $ref; no maps, tuples, defaults, oneOf. Pydantic stays the
+judge of the reply, so what the subset cannot say goes into the description. Source: integrations, section 8.2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from .canonical import canonical
+from .errors import DeclarationError, Rejection, Unreadable
+from .text import clean_json
+from .tool import Tool
+
+KEPT = {"type", "enum", "const", "items", "properties", "anyOf", "$ref", "$defs", "description", "required"}
+SAID = {
+    "minimum": "at least {}", "maximum": "at most {}", "exclusiveMinimum": "more than {}",
+    "multipleOf": "a multiple of {}", "exclusiveMaximum": "less than {}",
+    "minLength": "at least {} characters", "maxLength": "at most {} characters",
+    "pattern": "matches {}", "format": "format {}", "minItems": "at least {} items", "maxItems": "at most {} items",
+}  # fmt: skip
+FORBIDDEN = {"prefixItems", "patternProperties", "not", "allOf", "if", "dependentRequired", "dependentSchemas"}
+
+
+def menu_entry(tool: type[Tool[Any]]) -> dict[str, Any]:
+    """The tool as a model reads it: {name, description, parameters}."""
+    schema = tool.model_json_schema(schema_generator=_Generator)
+    schema.pop("description", None)
+    doc = " ".join((tool.__doc__ or "").split())
+    return {"name": tool.__spec__.name, "description": doc, "parameters": _portable(schema, tool.__name__)}
+
+
+def check_portable(tool: type[Tool[Any]]) -> None:
+    """Raise DeclarationError where the tool's arguments cannot be said in the portable subset."""
+    entry = menu_entry(tool)
+    if _depth(entry["parameters"]) > 10:
+        raise DeclarationError(f"{tool.__name__}: arguments nest deeper than 10 levels. Flatten them.")
+
+
+def _portable(node: dict[str, Any], where: str) -> dict[str, Any]:
+    _refuse_unportable(node, where)
+    out: dict[str, Any] = {}
+    for key, value in node.items():
+        if key in ("properties", "$defs"):
+            out[key] = {name: _portable(child, f"{where}.{name}") for name, child in value.items()}
+        elif key in ("anyOf", "oneOf"):
+            out["anyOf"] = [_portable(child, where) for child in value]
+        elif key == "items":
+            out[key] = _portable(value, f"{where}[]")
+        elif key in KEPT:
+            out[key] = value
+    if "properties" in out:
+        out["required"] = list(out["properties"])
+        out["additionalProperties"] = False
+    said = _description(node)
+    return out | ({"description": said} if said else {})
+
+
+def _refuse_unportable(node: dict[str, Any], where: str) -> None:
+    wrong = sorted(FORBIDDEN & node.keys())
+    if wrong:
+        raise DeclarationError(f"{where}: {wrong[0]} is not portable. Use a list or a model, not a tuple.")
+    if node.get("type") == "number":
+        raise DeclarationError(f"{where}: a float loses digits. Use Decimal for amounts, int for counts.")
+    if node.get("additionalProperties", False) is not False:
+        raise DeclarationError(f"{where}: a map of free keys is not portable. Use a list of models with a name field.")
+    if node.get("type") == "object" and "properties" not in node:
+        raise DeclarationError(f"{where}: an object without declared fields is not portable. Declare a model.")
+
+
+def _description(node: dict[str, Any]) -> str:
+    parts = [node["description"]] if node.get("description") else []
+    parts += [text.format(node[key]) for key, text in SAID.items() if key in node]
+    if "examples" in node:
+        parts.append("for example " + ", ".join(canonical(e) for e in node["examples"]))
+    return "; ".join(parts)
+
+
+class _Generator(GenerateJsonSchema):
+    """Amounts as text: a JSON number would lose digits."""
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        """A string that says what it holds."""
+        limits = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
+        said = [f"{words} {schema[key]}" for key, words in limits.items() if key in schema]  # type: ignore[literal-required]
+        return {"type": "string", "description": "; ".join(["a decimal number such as 12.50", *said])}
+
+
+def _depth(node: Any) -> int:
+    if isinstance(node, dict):
+        return (1 if node.get("type") == "object" else 0) + max((_depth(v) for v in node.values()), default=0)
+    if isinstance(node, list):
+        return max((_depth(v) for v in node), default=0)
+    return 0
+
+
+def read_call(menu: Mapping[str, type[Tool[Any]]], name: str, arguments: str) -> Tool[Any]:
+    """The call a model wrote, as an instance of its tool. Raises Rejection with a text that teaches."""
+    tool = menu.get(name)
+    if tool is None:
+        raise Rejection(
+            f"There is no tool {name!r}. Choose one of: {', '.join(sorted(menu))}.", kind="unknown_tool", tool=name
+        )
+    try:
+        value = clean_json(_strict(arguments))
+    except ValueError as error:
+        raise Rejection(
+            f"The arguments of {name} are not JSON ({error}). Send one JSON object, for example {_example(tool)}.",
+            kind="arguments", tool=name,
+        ) from None  # fmt: skip
+    try:
+        return tool.model_validate(value)
+    except ValidationError as error:
+        raise Rejection(_teach(tool, error), kind="arguments", tool=name) from None
+
+
+def stored_call(menu: Mapping[str, type[Tool[Any]]], renamed: Mapping[str, str], name: str, args: str) -> Tool[Any]:
+    """A stored call as today's tool, through `was` and `upgrade`. Raises Unreadable when it cannot be read."""
+    tool = menu.get(renamed.get(name, name))
+    if tool is None:
+        raise Unreadable(
+            f"The stored call names the tool {name!r}, which this code does not have. Declare was=({name!r},)."
+        )
+    data = json.loads(args)
+    try:
+        return tool.model_validate(tool.upgrade(data))
+    except ValidationError as error:
+        raise Unreadable(f"The stored call of {name!r} does not read: {error.error_count()} field(s).") from None
+
+
+def arguments_of(call: Tool[Any]) -> str:
+    """The call's arguments as canonical JSON."""
+    return canonical(call.model_dump(mode="json"))
+
+
+def _teach(tool: type[Tool[Any]], error: ValidationError) -> str:
+    lines = [f"The arguments of {tool.__spec__.name} do not fit:"]
+    for item in error.errors(include_url=False, include_context=False)[:6]:
+        place = ".".join(str(p) for p in item["loc"]) or "arguments"
+        got = "" if item["type"] == "missing" else f", got {_short(item['input'])}"
+        lines.append(f"- {place}: {item['msg']}{got}")
+    lines.append(f"Send them again, for example {_example(tool)}.")
+    return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _example(tool: type[Tool[Any]]) -> str:
+    fields = tool.model_fields
+    return json.dumps(
+        {name: (f.examples[0] if f.examples else f"<{name}>") for name, f in fields.items() if f.is_required()},
+        default=str, ensure_ascii=False,
+    )  # fmt: skip
+
+
+def _strict(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=Decimal)
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} stands twice")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,199 @@
+"""The state of a task: bounded, frozen, plain data; and the task as an agent's code sees it.
+
+The state holds counters, usage, the pending call, what is waited for, deadlines, the last fingerprints, per tool its
+counts and last result of the run, and the fold boundary. Never the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from .budget import Budget, Usage
+from .tool import Kind, Tool
+
+STATE_VERSION = 1
+INLINE_RESULT = 1000
+"""A last result longer than this many characters of JSON is kept by its seq alone."""
+
+Status = Literal["ready", "waiting", "done", "failed", "cancelled", "quarantined"]
+WaitingFor = Literal["approval", "event", "timer", "child", "retry", "settle", "budget", "operator"]
+Phase = Literal["chosen", "asked", "approved", "begun", "doubt", "settled"]
+R = TypeVar("R")
+
+
+class Frozen(BaseModel):
+    """Frozen plain data."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class OpenCall(Frozen):
+    """The call in hand. `seq` of its Decided is its id; `due` is the deadline of its phase."""
+
+    seq: int
+    tool: str
+    args: str
+    kind: Kind
+    phase: Phase = "chosen"
+    verdict: Literal["auto", "ask", "deny"] = "auto"
+    digest: str = ""
+    key: str = ""
+    attempt: int = 0
+    doubt: Literal["", "ask", "find", "same_key"] = ""
+    stale: int = 0
+    due: datetime | None = None
+    result: str = ""
+
+
+class Tally(Frozen):
+    """Of one tool in this run: how often it returned, failed, was denied, and its last result."""
+
+    tool: str
+    count: int = 0
+    failed: int = 0
+    denied: int = 0
+    last_seq: int = 0
+    last: str = ""
+
+
+class Child(Frozen):
+    """A child task that has not returned yet."""
+
+    id: str
+    agent: str
+
+
+class State(Frozen):
+    """Everything the reducer needs to know, as one bounded value."""
+
+    id: str = ""
+    tenant: str = ""
+    seq: int = 0
+    at: datetime | None = None
+    run: int = 1
+    status: Status = "ready"
+    waiting_for: WaitingFor | None = None
+    opened: int = 0
+    opened_at: datetime | None = None
+    boundary: int = 1
+    window: tuple[tuple[int, int], ...] = ()
+    call: OpenCall | None = None
+    wait_key: str | None = None
+    due: datetime | None = None
+    used: Usage = Usage()
+    lifetime: Usage = Usage()
+    extra: Usage = Usage()
+    budget: Budget | None = None
+    fingerprints: tuple[str, ...] = ()
+    tools: tuple[Tally, ...] = ()
+    failures: int = 0
+    rejections: int = 0
+    transport: int = 0
+    children: tuple[Child, ...] = ()
+    children_born: int = 0
+    depth: int = 0
+    parent: str = ""
+    parent_run: int = 0
+    cancel: bool = False
+    about: str | None = None
+    held: int = 0
+    outcome_seq: int = 0
+    message_seq: int = 0
+    reason: str = ""
+
+    def tally(self, tool: str) -> Tally:
+        """The counts of a tool by name, all zero when it was never called."""
+        return next((t for t in self.tools if t.tool == tool), Tally(tool=tool))
+
+    def deadlines(self) -> tuple[tuple[str, datetime], ...]:
+        """What is waited for until when, earliest first."""
+        found = [("wait", self.due)] if self.due else []
+        if self.call and self.call.due:
+            found.append((self.call.phase, self.call.due))
+        return tuple(sorted(((n, at) for n, at in found if at), key=lambda pair: pair[1]))
+
+    def due_at(self) -> datetime | None:
+        """The least deadline; None when only an arrival can wake the task."""
+        rows = self.deadlines()
+        return rows[0][1] if rows else None
+
+    def passed(self, now: datetime) -> tuple[str, ...]:
+        """The deadlines that lie at or before now, in order."""
+        return tuple(name for name, at in self.deadlines() if at <= now)
+
+
+def no_events(seq: int) -> Any:
+    """A reader for a task whose events cannot be read."""
+    raise LookupError(f"Event {seq} cannot be read here.")
+
+
+@dataclass(frozen=True)
+class Task:
+    """The task as an agent's code sees it: questions about this run, no way to change anything.
+
+    `read` gives the data of an event by seq; the shell reads the log, tests read their own list.
+    """
+
+    state: State
+    accepts: Any = None
+    read: Callable[[int], Mapping[str, Any]] = field(default=no_events, repr=False)
+    peers: Mapping[str, Budget] = field(default_factory=dict, repr=False)
+
+    @property
+    def id(self) -> str:
+        """The task's id."""
+        return self.state.id
+
+    @property
+    def tenant(self) -> str:
+        """Whose task it is."""
+        return self.state.tenant
+
+    @property
+    def decisions(self) -> int:
+        """Decisions taken in this run."""
+        return self.state.used.decisions
+
+    @property
+    def event(self) -> Any:
+        """What opened this run, as the agent's `accepts`."""
+        payload = self.read(self.state.opened).get("payload")
+        return payload if self.accepts is None else TypeAdapter(self.accepts).validate_python(payload)
+
+    def count(self, tool: type[Tool[Any]]) -> int:
+        """How often the tool returned in this run."""
+        return self.state.tally(tool.__spec__.name).count
+
+    def did(self, tool: type[Tool[Any]]) -> bool:
+        """Whether the tool returned at least once in this run."""
+        return self.count(tool) > 0
+
+    def denied(self, tool: type[Tool[Any]]) -> bool:
+        """Whether a call of the tool was denied or rejected in this run."""
+        return self.state.tally(tool.__spec__.name).denied > 0
+
+    def last(self, tool: type[Tool[R]]) -> R | None:
+        """The tool's last result in this run, None when there is none."""
+        tally = self.state.tally(tool.__spec__.name)
+        if not tally.count:
+            return None
+        adapter = tool.__spec__.result
+        if tally.last:
+            return cast(R, adapter.validate_json(tally.last))
+        return cast(R, adapter.validate_python(self.read(tally.last_seq).get("result")))
+
+
+def unused(limit: Usage, used: Usage) -> Usage:
+    """What is left of a limit, never below zero."""
+    return Usage(
+        decisions=max(0, limit.decisions - used.decisions),
+        tokens=max(0, limit.tokens - used.tokens),
+        usd=max(Decimal(0), limit.usd - used.usd),
+        active_ms=max(0, limit.active_ms - used.active_ms),
+    )

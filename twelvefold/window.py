@@ -1,0 +1,151 @@
+"""What the model sees: events to a system message, a menu and one user message, with a receipt of every event.
+
+Event data can never close or forge a tag: every text goes through `markup`. Older events leave the window at a
+boundary that moves in jumps, so that the prefix is append-only between jumps; what left is named, never hidden.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from .agent import Agent
+from .canonical import sha256
+from .events import (
+    ApprovalMoved,
+    Arrived,
+    Blocked,
+    ChildReturned,
+    Decided,
+    DoneRefused,
+    Doubted,
+    Event,
+    Failed,
+    PolicyDenied,
+    Rejected,
+    Returned,
+    Settled,
+    Woke,
+    revive,
+)  # fmt: skip
+from .fold import UNSEEN, tokens_of
+from .markup import tag, to_yaml
+from .state import State, Task
+from .text import shorten
+
+WINDOW_TOKENS = 8_000
+"""Above this the boundary jumps so that about half of it stays."""
+KEEP_ROWS = 8
+"""So many of the newest events stay whole, whatever their size."""
+SHOWN_TOKENS = 2_000
+"""The most of one event that is shown; the rest is named and kept."""
+UNSEEN_TYPES = tuple(kind.__name__ for kind in UNSEEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A stored event as the log gives it: `data` is canonical JSON text."""
+
+    seq: int
+    type: str
+    version: int
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One request's texts, and the receipt that accounts for every event up to `seq`."""
+
+    system: str
+    user: str
+    menu: tuple[dict[str, Any], ...]
+    receipt: dict[str, Any]
+    request: str
+
+
+def next_boundary(s: State) -> int:
+    """Where the next window begins: unchanged while it fits, else the jump that leaves about half."""
+    rows = [row for row in s.window if row[0] >= s.boundary]
+    total = sum(tokens for _, tokens in rows)
+    if total <= WINDOW_TOKENS:
+        return s.boundary
+    while len(rows) > KEEP_ROWS and total > WINDOW_TOKENS // 2:
+        total -= rows.pop(0)[1]
+    return rows[0][0]
+
+
+def build(agent: Agent, task: Task, prompt: str, rows: Sequence[Row], boundary: int) -> Window:
+    """The window of a task: `rows` are its opening event and those from `boundary` on."""
+    s = task.state
+    offered = tuple(name for name, tool in agent.menu.items() if tool.offered(task))
+    menu, menu_text = tuple(agent.menu_entries[name] for name in offered), agent.menu_text(offered)
+    seen = [row for row in rows if row.type not in UNSEEN_TYPES]
+    opening = [row for row in seen if row.seq == s.opened and row.seq < boundary]
+    recent = [row for row in seen if row.seq >= boundary]
+    shown = {row.seq: rendered(row.seq, row.type, row.version, row.data) for row in [*opening, *recent]}
+    parts = list(shown.values())
+    if opening and boundary > s.opened + 1:
+        parts.insert(1, tag("left_out", f"Events {s.opened + 1} to {boundary - 1} are not shown any more."))
+    user = "\n".join(["<task>", *parts, "</task>"])
+    sections = {"system": tokens_of(prompt), "tools": tokens_of(menu_text)}
+    receipt = _receipt(s, boundary, {seq: tokens_of(part) for seq, part in shown.items()}, sections)
+    return Window(prompt, user, menu, receipt, sha256(prompt, user, menu_text, agent.model))
+
+
+def _receipt(s: State, boundary: int, whole: dict[int, int], sections: dict[str, int]) -> dict[str, Any]:
+    """Every seq up to the state's exactly once: shown whole, left out below the boundary, or bookkeeping."""
+    left_out = [[first, last] for first, last in ((1, s.opened - 1), (s.opened + 1, boundary - 1)) if first <= last]
+    if boundary <= s.opened:
+        left_out = [[1, boundary - 1]] if boundary > 1 else []
+    events = sum(whole.values())
+    return {
+        "whole": [[seq, tokens] for seq, tokens in whole.items()],
+        "left_out": left_out,
+        "bookkeeping": [n for n in range(boundary, s.seq + 1) if n not in whole],
+        "sections": {**sections, "events": events},
+        "total": sum(sections.values()) + events,
+    }
+
+
+@lru_cache(maxsize=4096)
+def rendered(seq: int, type_name: str, version: int, data: str) -> str:
+    """One event as a tag. Cached: an event never changes, and its neighbour steps render it again."""
+    event = revive(type_name, version, json.loads(data))
+    name, attributes, value = _shape(event)
+    body = value if isinstance(value, str) else to_yaml(value)
+    return tag(name, shorten(body, SHOWN_TOKENS * 3), n=str(seq), **attributes)
+
+
+def _shape(event: Event) -> tuple[str, dict[str, str], Any]:  # noqa: C901 - one arm an event
+    match event:
+        case Arrived():
+            sender = {"from": event.sender} if event.sender else {}
+            return event.kind, {"source": event.source, **sender}, event.payload
+        case Decided():
+            return "decided", {"tool": event.tool, "by": event.by}, json.loads(event.args)
+        case Rejected():
+            return "rejected", {"why": event.kind}, event.text
+        case Returned():
+            return "returned", {"call": str(event.call)}, event.result if event.shown is None else event.shown
+        case Failed():
+            keep = ("type", "message", "affected", "suggestion", "retry_after")
+            data = event.model_dump(mode="json", exclude_defaults=True)
+            return "failed", {"call": str(event.call or "model")}, {k: data[k] for k in keep if k in data}
+        case PolicyDenied() | DoneRefused():
+            return "refused", {"call": str(event.call)}, event.why
+        case ApprovalMoved():
+            return "approval", {"call": str(event.call), "state": event.to}, event.comment or event.reason
+        case Doubted() | Settled():
+            data = event.model_dump(mode="json", exclude_defaults=True)
+            state = event.how if isinstance(event, Settled) else "in doubt"
+            return "doubt", {"call": str(event.call), "state": state}, data.get("result", "")
+        case Blocked():
+            return "blocked", {"call": str(event.call), "scope": event.scope}, event.reason
+        case ChildReturned():
+            return "child", {"status": event.status}, event.result
+        case Woke():
+            return "woke", {}, ", ".join(event.passed)
+    return type(event).__name__.lower(), {}, event.model_dump(mode="json", exclude_defaults=True)

@@ -1,0 +1,1 @@
+"""The shell: claims a task, carries out the one effect its state asks for, and commits what came of it."""

@@ -1,0 +1,71 @@
+"""The Celery application. Celery carries doorbells: no result backend, no ETA, no beat, JSON only.
+
+The one module that may read the environment at import, because `celery -A workers.app` imports it for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from celery import Celery
+from kombu.transport import redis as transport
+
+from .settings import Settings, load
+
+VISIBILITY_S = 3600
+"""Over twice the longest step; the broker's redelivery is only a second net below our own sweep."""
+
+
+class KeptClient(transport.Channel):
+    """kombu builds a Redis client for every publish and every acknowledgement; this keeps one for each channel."""
+
+    @contextmanager
+    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        """The client given, or the channel's own."""
+        if client is None:
+            client = self.__dict__.get("_kept_client")
+        if client is None:
+            client = self.__dict__["_kept_client"] = self._create_client()  # type: ignore[no-untyped-call]
+        yield client
+
+
+def make(settings: Settings) -> Celery:
+    """The application for these settings."""
+    transport.Transport.Channel = KeptClient
+    app = Celery("twelvefold", broker=settings.broker_url.get_secret_value(), include=["workers.tasks"])
+    app.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        task_ignore_result=True,
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        task_track_started=False,
+        task_publish_retry=False,
+        task_default_queue=f"{settings.lane_prefix}.steps",
+        task_send_sent_event=False,
+        worker_send_task_events=settings.worker_events,
+        worker_prefetch_multiplier=1,
+        worker_disable_rate_limits=True,
+        worker_hijack_root_logger=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_pool_acquire_timeout=5,
+        broker_transport_options={
+            "visibility_timeout": VISIBILITY_S,
+            "unacked_restore_interval": 5,
+            "unacked_restore_throttle": 1,
+            "socket_timeout": 30,
+            "socket_connect_timeout": 5,
+            "socket_keepalive": True,
+            "health_check_interval": 25,
+            "max_connections": 4_000,
+            "client_name": "twelvefold",
+        },
+    )
+    app.settings = settings
+    return app
+
+
+app = make(load())

@@ -1,0 +1,105 @@
+"""Begin: nothing leaves the database before this has committed, and nothing at all that may not begin now.
+
+For an Effect it is a transaction of its own, with the durable `Started`; for a Write it is the first part of the
+commit's transaction. A miss is an ordinary happening: the step goes on and commits what it means instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from twelvefold.effects import Rest, RunEffect, RunWrite
+from twelvefold.errors import Stale
+from twelvefold.events import ApprovalMoved, Blocked, Event, PolicyDenied, Recorded, Started
+from twelvefold.fold import fold
+from twelvefold.policy import recheck
+from twelvefold.state import OpenCall
+
+from .absorb import read_inbox
+from .store.claims import Miss, permit
+from .store.commits import Batch, was_written, write_begin
+from .store.database import Connection
+from .unit import Unit
+from .work import Runtime, Work
+
+
+class LetGo(Exception):
+    """The step must not go on here; the task goes back untouched."""
+
+
+def begin(work: Work, unit: Unit, run: Runtime) -> None:
+    """Let the wanted Effect or Write begin, or put in its place what happened instead. Raises Stale and LetGo."""
+    want, call = work.place.wants, work.state.call
+    if call is None or work.begun or not isinstance(want, RunEffect | RunWrite):
+        return
+    again = isinstance(want, RunEffect) and want.attempt > 1
+    refused = None if again else _judged_again(work, call)
+    if refused is not None:
+        _instead(work, [refused])
+    elif isinstance(want, RunWrite):
+        miss = _permit(unit.connection(), work, call, approval=call.verdict == "ask")
+        _missed(work, run, call, miss)
+    else:
+        _begin_effect(work, run, call, want)
+
+
+def _judged_again(work: Work, call: OpenCall) -> Event | None:
+    """The approval rule on the stored call as of now, where it says other than it did."""
+    verdict = recheck(work.agent, work.task, call)
+    if verdict.kind == "deny":
+        return PolicyDenied(call=call.seq, why=verdict.reason or "not allowed any more")
+    if verdict.kind == "ask" and call.verdict != "ask":
+        return ApprovalMoved(call=call.seq, to="stale", reason="the rule asks for an approval now")
+    return None
+
+
+def _permit(connection: Connection, work: Work, call: OpenCall, *, approval: bool) -> Miss | None:
+    return permit(connection, work.held, tool=call.tool, call=call.seq, digest=call.digest, approval=approval)
+
+
+def _begin_effect(work: Work, run: Runtime, call: OpenCall, want: RunEffect) -> None:
+    if not run.pulse.fresh():
+        raise LetGo
+    started = Started(call=call.seq, key=want.key, attempt=want.attempt, digest=call.digest)
+    recorded = Recorded(work.state.seq + 1, max(work.now(), work.state.at or work.now()), started)
+    state = fold(work.state, recorded)
+    batch = Batch(state=state, events=(*work.place.events, recorded), arrivals=work.place.arrivals)
+    miss = None
+    with run.db.transaction() as connection:
+        if not (work.writing and was_written(connection, work.held, work.writing)):
+            miss = _permit(connection, work, call, approval=call.verdict == "ask" and want.attempt == 1)
+            if miss is None:
+                work.writing = batch.events[0].seq
+                if write_begin(connection, work.held, batch) is None:
+                    raise Stale
+    _missed(work, run, call, miss)
+    if miss is None:
+        work.place = replace(work.place, task=replace(work.task, state=state), events=(), arrivals=())
+        work.begun, work.writing = True, 0
+        work.keep()
+
+
+def _missed(work: Work, run: Runtime, call: OpenCall, miss: Miss | None) -> None:
+    if miss is None:
+        return
+    run.log.info("begin_missed", task=work.held.id, call=call.seq, tool=call.tool, why=miss.why)
+    match miss.why:
+        case "stale":
+            raise Stale
+        case "cancel":
+            read_inbox(work, run, again=True)
+            _instead(work, [])
+        case "pause":
+            work.paused = True
+            _instead(work, [])
+        case "freeze":
+            blocked = Blocked(call=call.seq, scope=miss.scope, until=miss.until, reason=miss.reason)
+            _instead(work, [blocked])
+        case _:
+            _instead(work, [ApprovalMoved(call=call.seq, to="stale", reason="the approval can no longer be used")])
+
+
+def _instead(work: Work, happened: Sequence[Event]) -> None:
+    work.place = replace(work.place, wants=Rest())
+    work.happened = list(happened)

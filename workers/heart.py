@@ -1,0 +1,114 @@
+"""The heart of a worker process: heartbeat, sweep and canary, each a thread with a clock of its own.
+
+Heartbeats say that the incarnation lives; whoever has not confirmed one for 5 s begins no outside effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event, Thread
+from time import monotonic
+
+from psycopg import Error as DatabaseError
+from sqlalchemy.exc import SQLAlchemyError
+
+from .store import alive
+from .sweeper import sweep
+from .telemetry import kind_of
+from .work import Runtime
+
+TRUST_S = 5.0
+CANARY_S = 15.0
+SILENT_S = 60.0
+TROUBLE = (DatabaseError, SQLAlchemyError, OSError)
+
+
+class Pulse:
+    """When this process last heard from the database, by its monotonic clock."""
+
+    def __init__(self, trust: float = TRUST_S) -> None:
+        self._trust = trust
+        self._last = monotonic()
+        self._row = 0
+
+    def beat(self, sent: float) -> None:
+        """A heartbeat that was sent at `sent` is confirmed."""
+        self._last = sent
+        self._row += 1
+
+    def missed(self) -> None:
+        """A heartbeat failed."""
+        self._row = 0
+
+    def fresh(self) -> bool:
+        """Whether outside effects may begin: the last confirmed heartbeat is at most 5 s old."""
+        return monotonic() - self._last <= self._trust
+
+    def steady(self, beats: int) -> bool:
+        """Whether the last `beats` heartbeats all succeeded."""
+        return self._row >= beats
+
+
+class Canary:
+    """Whether this process still consumes: it sends itself messages and wants to see them."""
+
+    def __init__(self) -> None:
+        self.seen = monotonic()
+        self.sent = 0.0
+
+    def silent(self) -> bool:
+        """Whether messages went out and none came back for a minute."""
+        return self.sent > self.seen and monotonic() - self.seen > SILENT_S
+
+
+class Heart:
+    """Runs heartbeat and sweep beside a worker until stopped. `on_silence` is called when it consumes no more."""
+
+    def __init__(self, run: Runtime, slots: dict[str, int], on_silence: Callable[[], None]) -> None:
+        self.run = run
+        self.slots = slots
+        self.canary = Canary()
+        self.on_silence = on_silence
+        self._stop = Event()
+        self._threads = [
+            Thread(target=self._every, args=(run.settings.heartbeat, self._beat), name="heartbeat", daemon=True),
+            Thread(target=self._every, args=(run.settings.sweep, self._sweep), name="sweep", daemon=True),
+            Thread(target=self._every, args=(CANARY_S, self._sing), name="canary", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Register this incarnation and start the threads. Raises when the database cannot be reached."""
+        alive.register(self.run.db, self.run.worker, self.slots, self.run.registry.known)
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop the threads."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=5)
+
+    def _every(self, seconds: float, action: Callable[[], None]) -> None:
+        while not self._stop.wait(seconds):
+            try:
+                action()
+            except TROUBLE as error:
+                self.run.log.warning("heart_trouble", what=action.__name__, error=kind_of(error))
+                if action == self._beat:
+                    self.run.pulse.missed()
+
+    def _beat(self) -> None:
+        sent = monotonic()
+        if not alive.beat(self.run.db, self.run.worker):
+            alive.register(self.run.db, self.run.worker, self.slots, self.run.registry.known)
+        self.run.pulse.beat(sent)
+
+    def _sweep(self) -> None:
+        sweep(self.run)
+
+    def _sing(self) -> None:
+        if self.canary.silent():
+            self.run.log.error("consumes_nothing", for_s=int(monotonic() - self.canary.seen))
+            self.on_silence()
+        elif self.run.lanes.canary(f"{self.run.lanes.prefix}.canary.{self.run.worker}", str(monotonic())):
+            self.canary.sent = monotonic()

@@ -1,0 +1,143 @@
+"""Intake: whatever reached us becomes one row of `arrivals`, and a task or news for one, in one transaction.
+
+Nothing here talks to the broker: a sender is answered after the commit and with the broker down too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from triggers.envelope import Arrived, Outcome, Verdict
+from twelvefold.canonical import plain
+from twelvefold.state import STATE_VERSION, State
+from twelvefold.text import inspect_json
+
+from .ids import uuid7
+from .registry import Loaded, Registry
+from .store import inbox, waits
+from .store.database import Connection, Database
+from .store.inbox import Entry
+from .telemetry import Log, kind_of
+
+NEW_TASK = """
+INSERT INTO agent_tasks (id, tenant, agent, agent_version, code_floor, state, state_version, business_entity_id,
+                         inbox_pending, lane)
+VALUES (%(id)s, %(tenant)s, %(agent)s, %(version)s, %(floor)s, %(state)s, %(state_version)s, %(about)s, 1, %(lane)s)
+"""
+
+
+class Intake:
+    """The way in for everything from outside. When the database cannot be reached it raises, and nothing is stored."""
+
+    def __init__(self, db: Database, registry: Registry, log: Log) -> None:
+        self.db, self.registry, self.log = db, registry, log
+
+    def accept(self, arrived: Arrived) -> Verdict:
+        """Open a task of the agent that listens to this source and type, or store why nobody takes it."""
+        source, type_, key = arrived.source, arrived.type, arrived.key
+        entry = Entry(
+            tenant=arrived.tenant, source=source, key=key, kind="message", type=type_, raw=arrived.raw,
+            headers=arrived.headers, sender=arrived.sender, conversation=arrived.conversation, proof=arrived.proof,
+            state="ignored", reason="no_binding", cleaned=arrived.cleaned,
+        )  # fmt: skip
+        bound = self.registry.bound(source, type_)
+        if bound is None:
+            return self._store_only(entry)
+        loaded, binding = bound
+        try:
+            accepted = arrived.payload if binding.read is None else binding.read(arrived.payload)
+            return self.open(loaded, entry, accepted)
+        except (ValidationError, ValueError, TypeError, KeyError, AttributeError) as error:
+            self.log.warning("mapping_failed", source=source, type=type_, key=key, error=kind_of(error))
+            return self._store_only(replace(entry, state="failed", reason="mapping"))
+
+    def open(self, loaded: Loaded, entry: Entry, accepted: Any) -> Verdict:
+        """Open a task with what the agent accepts. Raises ValidationError when it does not fit."""
+        agent = loaded.agent
+        value = agent.accepted.validate_python(accepted)
+        cleaned = inspect_json(plain(agent.accepted.dump_python(value, mode="json")))
+        about = agent.about(value) if agent.about is not None else None
+        task_id = str(uuid7())
+        state = State(id=task_id, tenant=entry.tenant, about=about)
+        row = replace(
+            entry, task_id=task_id, state="accepted", reason=None, payload=cleaned.value, cleaned=cleaned.changed
+        )
+        with self.db.transaction() as connection:
+            if inbox.insert(connection, row) is None:
+                return _duplicate(connection, row)
+            connection.execute(NEW_TASK, {
+                "id": task_id, "tenant": entry.tenant, "agent": agent.name, "version": loaded.version,
+                "floor": agent.version, "state": state.model_dump_json(exclude_defaults=True),
+                "state_version": STATE_VERSION, "about": about, "lane": "steps",
+            })  # fmt: skip
+        return Verdict("accepted", task_id=task_id)
+
+    def message(self, task_id: str, *, source: str, key: str, text: str, sender: str) -> Verdict:
+        """News from a person for a task. A done task begins a new run; a failed or cancelled one takes no message."""
+        payload = inspect_json({"text": text, "subject": "", "sender": sender})
+        entry = Entry(
+            tenant="", source=source, key=key, kind="message", task_id=task_id, payload=payload.value,
+            cleaned=payload.changed, sender=sender,
+        )  # fmt: skip
+        with self.db.transaction() as connection:
+            return put(connection, entry, person=True)
+
+    def event(self, tenant: str, wait_key: str, *, source: str, key: str, payload: Any) -> Verdict:
+        """An outside event for whoever waits for its key; without a waiter it stays unclaimed for 24 hours."""
+        value = inspect_json(plain(payload))
+        entry = Entry(
+            tenant=tenant, source=source, key=key, kind="event", payload=value.value, cleaned=value.changed,
+            wait_key=wait_key,
+        )  # fmt: skip
+        with self.db.transaction() as connection:
+            waits.lock(connection, tenant, wait_key)
+            waiting = waits.waiters(connection, tenant, wait_key)
+            if len(waiting) == 1:
+                return put(connection, replace(entry, task_id=waiting[0]), person=False)
+            if not waiting:
+                return _stored(connection, replace(entry, state="unclaimed", reason="no_waiter"), "accepted")
+            if inbox.insert(connection, replace(entry, state="ignored", reason="shared")) is None:
+                return _duplicate(connection, entry)
+            for task_id in waiting:
+                waits.share(connection, entry, task_id)
+        return Verdict("accepted", f"shared by {len(waiting)}")
+
+    def _store_only(self, entry: Entry) -> Verdict:
+        with self.db.transaction() as connection:
+            return _stored(connection, entry, "failed" if entry.state == "failed" else "ignored")
+
+
+def put(connection: Connection, entry: Entry, *, person: bool) -> Verdict:
+    """Give an arrival to its task: lock, insert, count. What an ended task does not take is stored with the reason."""
+    assert entry.task_id is not None
+    task_id = entry.task_id
+    locked = inbox.lock(connection, task_id)
+    if locked is None:
+        return Verdict("failed", "unknown_task")
+    tenant, _, status = locked
+    entry = replace(entry, tenant=tenant)
+    ended = status in ("failed", "cancelled") or (status == "done" and entry.kind in ("event", "child"))
+    if ended:
+        reason = "finished" if status == "done" else status
+        return _stored(connection, replace(entry, state="ignored", reason=reason), "ignored")
+    if inbox.insert(connection, entry) is None:
+        return _duplicate(connection, entry)
+    inbox.count(connection, task_id, person=person)
+    return Verdict("accepted", task_id=entry.task_id)
+
+
+def _stored(connection: Connection, entry: Entry, outcome: Outcome) -> Verdict:
+    if inbox.insert(connection, entry) is None:
+        return _duplicate(connection, entry)
+    return Verdict(outcome, entry.reason or "", entry.task_id)
+
+
+def _duplicate(connection: Connection, entry: Entry) -> Verdict:
+    row = connection.execute(
+        "SELECT task_id::text FROM arrivals WHERE tenant = %s AND source = %s AND key = %s",
+        (entry.tenant, entry.source, entry.key),
+    ).fetchone()
+    return Verdict("duplicate", task_id=row[0] if row else None)

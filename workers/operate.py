@@ -1,0 +1,223 @@
+"""What people do to tasks from outside: decide, settle, cancel, pause, resume, retry, raise, freeze.
+
+Each is one short transaction that locks the task row first; what the reducer has to know reaches it as an arrival.
+After `freeze`, `pause` and `cancel` have returned, no effect of their scope begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from triggers.envelope import Verdict
+from twelvefold.events import CancelAsked, Resumed, Settled
+from twelvefold.schema import stored_call
+from twelvefold.state import State
+
+from .ids import uuid7
+from .intake import put
+from .registry import Registry
+from .store.claims import FREEZE_LOCK
+from .store.database import Connection, Database
+from .store.inbox import Entry
+
+VALID_FOR = "1 hour"
+ENDED = ("done", "failed", "cancelled")
+
+
+class Refused(Exception):
+    """The wish does not fit the state of things. `code` is what an HTTP answer says: 403, 404, 409 or 410."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """A freeze that holds, and the calls that had begun before it: (task, call, tool)."""
+
+    id: int
+    begun: tuple[tuple[str, int, str], ...]
+
+
+class Operate:
+    """The operators' verbs on one database."""
+
+    def __init__(self, db: Database, registry: Registry) -> None:
+        self.db, self.registry = db, registry
+
+    def decide(
+        self, task_id: str, call: int, *, approved: bool, by: str, digest: str | None = None, comment: str = ""
+    ) -> str:
+        """Approve or reject an asked call; the first decision wins, an equal repeat is answered alike.
+
+        Raises Refused: 404 no such call, 409 decided otherwise or shown differently, 410 no longer open.
+        """
+        wanted = "approved" if approved else "rejected"
+        with self.db.transaction() as connection:
+            tenant, _, _ = _locked(connection, task_id)
+            row = connection.execute(
+                "SELECT state, digest, decided_by, decided_at, asked, deadline <= clock_timestamp() FROM approvals"
+                " WHERE tenant = %s AND task_id = %s AND call = %s ORDER BY asked DESC LIMIT 1",
+                (tenant, task_id, call),
+            ).fetchone()
+            if row is None:
+                raise Refused(404, f"Task {task_id} has asked nothing about call {call}.")
+            state, shown, who, when, asked, late = row
+            if digest is not None and digest != shown:
+                raise Refused(409, "What you saw is not what is asked now. Look at the call again and decide anew.")
+            if state in ("approved", "rejected"):
+                if state == wanted:
+                    return str(state)
+                raise Refused(409, f"Already {state} by {who} at {when:%Y-%m-%d %H:%M:%S} UTC.")
+            if state != "pending" or late:
+                raise Refused(410, f"No longer open: {'expired' if late else state}.")
+            connection.execute(
+                "UPDATE approvals SET state = %s, decided_by = %s, decided_at = clock_timestamp(), comment = %s,"
+                f" valid_until = clock_timestamp() + interval '{VALID_FOR}'"
+                " WHERE tenant = %s AND task_id = %s AND call = %s AND asked = %s AND state = 'pending'",
+                (wanted, by, comment, tenant, task_id, call, asked),
+            )
+            data = {"call": call, "to": wanted, "by": by, "comment": comment}
+            _tell(connection, task_id, "decision", f"decision:{call}:{asked}", data, by)
+        return wanted
+
+    def settle(
+        self, task_id: str, call: int, *, how: Literal["happened", "not", "abandoned"], by: str, result: Any = None
+    ) -> str:
+        """Say what became of an effect in doubt. Raises Refused: 409 not in doubt, or the result does not validate."""
+        with self.db.transaction() as connection:
+            _, agent, _ = _locked(connection, task_id)
+            state = _state(connection, task_id)
+            open_call = state.call
+            if open_call is None or open_call.seq != call or open_call.phase != "doubt":
+                raise Refused(409, f"Call {call} of task {task_id} is not in doubt.")
+            if how == "happened":
+                found = self.registry[agent].agent
+                tool = stored_call(found.menu, found.renamed, open_call.tool, open_call.args)
+                try:
+                    value = tool.__spec__.result.validate_python(result)
+                except ValidationError as error:
+                    raise Refused(409, f"That is not what {open_call.tool} gives back: {error}") from None
+                result = tool.__spec__.result.dump_python(value, mode="json")
+            settled = Settled(call=call, how=how, by=by, result=result).model_dump(mode="json", exclude_defaults=True)
+            _tell(connection, task_id, "settlement", f"settle:{call}:{open_call.attempt}:{state.seq}", settled, by)
+        return how
+
+    def cancel(self, task_id: str, *, by: str, reason: str = "") -> str:
+        """Ask for the end of a task. The running effect finishes, no later one begins. Refused (409) when ended."""
+        with self.db.transaction() as connection:
+            _, _, status = _locked(connection, task_id)
+            if status == "cancelled":
+                return status
+            if status in ENDED:
+                raise Refused(409, f"Task {task_id} is {status} already.")
+            first = connection.execute(
+                "UPDATE agent_tasks SET cancel_asked = clock_timestamp(), attempts = 0, status ="
+                " CASE WHEN status = 'quarantined' THEN 'ready' ELSE status END"
+                " WHERE id = %s AND cancel_asked IS NULL",
+                (task_id,),
+            ).rowcount
+            if first:
+                asked = CancelAsked(by=by, reason=reason).model_dump(mode="json")
+                _tell(connection, task_id, "cancel", f"cancel:{uuid7()}", asked, by)
+        return "cancelling"
+
+    def pause(self, task_id: str) -> None:
+        """Nothing of the task begins until `resume`."""
+        with self.db.transaction() as connection:
+            _locked(connection, task_id)
+            connection.execute(
+                "UPDATE agent_tasks SET paused_at = coalesce(paused_at, clock_timestamp()) WHERE id = %s", (task_id,)
+            )
+
+    def resume(self, task_id: str) -> None:
+        """End a pause of the task."""
+        with self.db.transaction() as connection:
+            _locked(connection, task_id)
+            connection.execute("UPDATE agent_tasks SET paused_at = NULL, nudged_at = NULL WHERE id = %s", (task_id,))
+
+    def retry(self, task_id: str, *, by: str) -> None:
+        """Let a quarantined or parked task go on from where it stopped. Raises Refused 409 for any other."""
+        self._resumed(task_id, Resumed(by=by, verb="retry"))
+
+    def raise_budget(self, task_id: str, *, by: str, decisions: int = 0, tokens: int = 0) -> None:
+        """Add to the run's budget and let it go on. Raises Refused 409 for an ended task."""
+        self._resumed(task_id, Resumed(by=by, verb="raise", decisions=decisions, tokens=tokens))
+
+    def _resumed(self, task_id: str, event: Resumed) -> None:
+        with self.db.transaction() as connection:
+            _, _, status = _locked(connection, task_id)
+            if status in ENDED:
+                raise Refused(409, f"Task {task_id} is {status}; only a task that has not ended can go on.")
+            if event.verb == "retry":
+                connection.execute(
+                    "UPDATE agent_tasks SET attempts = 0, nudged_at = NULL,"
+                    " status = CASE WHEN status = 'quarantined' THEN 'ready' ELSE status END WHERE id = %s",
+                    (task_id,),
+                )
+            data = event.model_dump(mode="json", exclude_defaults=True)
+            _tell(connection, task_id, "resume", f"{event.verb}:{uuid7()}", data, event.by)
+
+    def freeze(
+        self, scope: str, *, by: str, until: datetime | None = None, reason: str = "", tenant: str = "*"
+    ) -> Frozen:
+        """Stop Effects and Writes of a scope: `*`, `agent:NAME` or `tool:NAME`. Answers with what had begun."""
+        return self._switch("freeze", scope, by=by, until=until, reason=reason, tenant=tenant)
+
+    def pause_scope(self, scope: str, *, by: str, until: datetime | None = None, tenant: str = "*") -> Frozen:
+        """Claim nothing of a scope: `*` or `agent:NAME`, until it is lifted."""
+        return self._switch("pause", scope, by=by, until=until, reason="", tenant=tenant)
+
+    def lift(self, switch_id: int) -> None:
+        """End a freeze or a scope pause."""
+        with self.db.transaction() as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (FREEZE_LOCK,))
+            connection.execute("DELETE FROM switches WHERE id = %s", (switch_id,))
+
+    def _switch(self, kind: str, scope: str, *, by: str, until: datetime | None, reason: str, tenant: str) -> Frozen:
+        if scope != "*" and scope.partition(":")[0] not in ("agent", "tool"):
+            raise Refused(409, f"{scope!r} is no scope. Use '*', 'agent:NAME' or 'tool:NAME'.")
+        with self.db.transaction() as connection:
+            # exclusive: waits for every Begin under way, and every later one sees the row
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (FREEZE_LOCK,))
+            made = connection.execute(
+                "INSERT INTO switches (tenant, kind, scope, until, by, reason) VALUES (%s, %s, %s, %s, %s, %s)"
+                " RETURNING id",
+                (tenant, kind, scope, until, by, reason),
+            ).fetchone()
+            begun = connection.execute(
+                "SELECT id::text, (state -> 'call' ->> 'seq')::int, state -> 'call' ->> 'tool' FROM agent_tasks"
+                " WHERE status = 'ready' AND state -> 'call' ->> 'phase' = 'begun' AND (%(tenant)s IN ('*', tenant))"
+                " AND %(scope)s IN ('*', 'agent:' || agent, 'tool:' || (state -> 'call' ->> 'tool')) ORDER BY id",
+                {"tenant": tenant, "scope": scope},
+            ).fetchall()
+        assert made is not None
+        return Frozen(int(made[0]), tuple((row[0], row[1], row[2]) for row in begun))
+
+
+def _locked(connection: Connection, task_id: str) -> tuple[str, str, str]:
+    row = connection.execute(
+        "SELECT tenant, agent, status FROM agent_tasks WHERE id = %s FOR UPDATE", (task_id,)
+    ).fetchone()
+    if row is None:
+        raise Refused(404, f"There is no task {task_id}.")
+    return row[0], row[1], row[2]
+
+
+def _state(connection: Connection, task_id: str) -> State:
+    row = connection.execute("SELECT state::text FROM agent_tasks WHERE id = %s", (task_id,)).fetchone()
+    assert row is not None
+    return State.model_validate_json(row[0])
+
+
+def _tell(connection: Connection, task_id: str, kind: str, key: str, data: dict[str, Any], by: str) -> Verdict:
+    entry = Entry(
+        tenant="", source="operate", key=f"{task_id}:{key}", kind=kind, task_id=task_id, payload=data,
+        sender=by,
+    )  # fmt: skip
+    return put(connection, entry, person=True)

@@ -1,0 +1,96 @@
+"""What a commit sends: results to their destinations, news to parents and children, each with one stable key."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import NAMESPACE_OID, uuid5
+
+from twelvefold.decide import budget_of
+from twelvefold.events import ChildReturned, ChildStarted, Finished, Recorded
+from twelvefold.markup import to_yaml
+from twelvefold.state import Child as ChildRef
+from twelvefold.state import State, unused
+
+from .store.commits import Child, Letter
+from .work import Work
+
+TASK_CHANNEL = "task"
+
+
+def letters(work: Work) -> list[Letter]:
+    """The outbox rows of the step's events."""
+    found: list[Letter] = []
+    for recorded in work.place.events:
+        if isinstance(recorded.event, Finished):
+            found += _results(work, recorded, recorded.event)
+            found += _to_parent(work, recorded, recorded.event)
+            found += [_cancel(work, recorded, child) for child in work.state.children]
+    return found
+
+
+def _results(work: Work, recorded: Recorded, event: Finished) -> list[Letter]:
+    if work.state.parent:
+        return []
+    wanted = [d for d in work.agent.delivery if d.when in ("always", event.status)]
+    return [
+        _letter(work, recorded, d.channel, d.recipient, {
+            "subject": _subject(work, event),
+            "text": _text(work, event),
+            "at": recorded.at.isoformat(),
+        })
+        for d in wanted
+    ]  # fmt: skip
+
+
+def _subject(work: Work, event: Finished) -> str:
+    if work.agent.subject is not None and event.status == "done" and event.reason != "nothing_to_do":
+        return work.agent.subject(work.agent.returns.model_validate(event.outcome))
+    return f"{work.agent.name}: {event.reason or event.status}"
+
+
+def _text(work: Work, event: Finished) -> str:
+    body = to_yaml(event.outcome) if event.outcome is not None else f"{event.reason or event.status}\n"
+    about = f" about {work.state.about}" if work.state.about else ""
+    return f"{body}\n-- \n{work.agent.name}{about}, task {work.held.id}\n"
+
+
+def _to_parent(work: Work, recorded: Recorded, event: Finished) -> list[Letter]:
+    s = work.state
+    if not s.parent:
+        return []
+    left = unused(budget_of(work.agent, s).as_usage(), s.used)
+    news = ChildReturned(
+        child=work.held.id, run=s.parent_run, status=event.status, result=event.outcome, decisions=left.decisions,
+        tokens=left.tokens, usd=left.usd, active_ms=left.active_ms,
+    )  # fmt: skip
+    payload = {"kind": "child", "data": news.model_dump(mode="json")}
+    return [_letter(work, recorded, TASK_CHANNEL, s.parent, payload)]
+
+
+def _cancel(work: Work, recorded: Recorded, child: ChildRef) -> Letter:
+    payload = {"kind": "cancel", "data": {"by": f"parent {work.held.id}", "reason": "the parent ended"}}
+    return _letter(work, recorded, TASK_CHANNEL, child.id, payload)
+
+
+def _letter(work: Work, recorded: Recorded, channel: str, recipient: str, payload: dict[str, Any]) -> Letter:
+    key = f"{work.held.id}:{recorded.seq}:{channel}:{recipient}"
+    return Letter(str(uuid5(NAMESPACE_OID, key)), recorded.seq, channel, recipient, key, payload)
+
+
+def children(work: Work) -> list[Child]:
+    """The tasks that this step gives birth to."""
+    return [_child(work, r.event) for r in work.place.events if isinstance(r.event, ChildStarted)]
+
+
+def _child(work: Work, event: ChildStarted) -> Child:
+    s = work.state
+    budget = work.agent.budget.model_copy(
+        update={"decisions": event.decisions, "tokens": event.tokens, "usd": event.usd,
+                "active": timedelta(milliseconds=event.active_ms), "deadline": None}
+    )  # fmt: skip
+    state = State(
+        id=event.child, tenant=work.held.tenant, budget=budget, parent=work.held.id, parent_run=s.run,
+        depth=s.depth + 1,
+    )  # fmt: skip
+    return Child(event.child, event.agent, state, {"text": event.request, "subject": "", "sender": work.agent.name})

@@ -1,0 +1,229 @@
+"""Carry out one want: ask the model, run a tool, look outside. What happened comes back as events, never as errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from time import monotonic
+from typing import Any, Protocol, assert_never, cast
+
+from psycopg import Error as DatabaseError
+from pydantic import ValidationError
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from twelvefold.canonical import plain
+from twelvefold.decide import doubted
+from twelvefold.effects import AskModel, Feed, Find, Record, Rest, RunEffect, RunRead, RunWrite
+from twelvefold.errors import Conflict, DeadlinePassed, ToolError
+from twelvefold.events import Event, Failed, Returned, Settled, unhold
+from twelvefold.schema import stored_call
+from twelvefold.state import OpenCall, Task
+from twelvefold.text import clean_json, shorten
+from twelvefold.tool import Effect, Tool
+
+from .ask import ask_model
+from .outside import client
+from .store import log
+from .store.database import Database, DirtyTransaction
+from .telemetry import kind_of
+from .unit import Unit
+from .work import Runtime, Work
+
+FIND_TRIES_S = 60.0
+"""When `find` itself fails, it is asked again after so many seconds."""
+
+
+class Runs(Protocol):
+    """A tool that runs."""
+
+    def run(self, ctx: Context) -> Any: ...
+    def find(self, ctx: Context) -> Any: ...
+    def write(self, db: Session) -> Any: ...
+
+
+class Context:
+    """What a running tool may use (the core's `Ctx`)."""
+
+    def __init__(self, db: Database, task: Task, key: str, hosts: tuple[str, ...], timeout: float) -> None:
+        self.key = key
+        self.task = task
+        self._database = db
+        self._reading = False
+        self.http = client(hosts, timeout, lambda: not self._reading)
+
+    @contextmanager
+    def db(self) -> Iterator[Session]:
+        """One REPEATABLE READ READ ONLY transaction."""
+        self._reading = True
+        try:
+            with self._database.reading() as session:
+                yield session
+        finally:
+            self._reading = False
+
+
+def perform(work: Work, unit: Unit, run: Runtime) -> Sequence[Event]:
+    """What happened when the want was carried out, and our rows about it written into the commit's transaction.
+
+    Only a Write is done again when the commit is repeated; everything else happens once a step.
+    """
+    if isinstance(work.place.wants, RunWrite):
+        return [_write(work, unit)]
+    if work.happened is None:
+        work.happened = _carry_out(work, run)
+    for event in work.happened:
+        if isinstance(event, Returned) and work.state.call is not None:
+            _record(work, unit, work.state.call, event)
+    return work.happened
+
+
+def _carry_out(work: Work, run: Runtime) -> list[Event]:
+    want = work.place.wants
+    match want:
+        case Rest() | RunWrite():
+            return []
+        case AskModel():
+            return ask_model(work, run, want, lambda call: _read(work, run, call))
+        case RunRead():
+            return [_read(work, run, open_call(work))]
+        case RunEffect():
+            return [_effect(work, run, open_call(work))]
+        case Find():
+            return _find(work, run, open_call(work))
+        case Record():
+            call = open_call(work)
+            return [_returned(tool_of(work, call), call, json.loads(call.result), 0)]
+        case Feed():
+            return unhold(log.data_of(run.db, work.held.id, want.seq)["held"])
+    assert_never(want)
+
+
+def open_call(work: Work) -> OpenCall:
+    """The call in hand; a want about a call cannot come without one."""
+    assert work.state.call is not None, "this want needs an open call"
+    return work.state.call
+
+
+def tool_of(work: Work, call: OpenCall) -> Tool[Any]:
+    """The stored call as today's tool."""
+    return stored_call(work.agent.menu, work.agent.renamed, call.tool, call.args)
+
+
+def _context(work: Work, run: Runtime, tool: Tool[Any], key: str) -> Context:
+    return Context(run.db, work.task, key, tuple(work.agent.hosts), tool.__spec__.timeout)
+
+
+def _ms(since: float) -> int:
+    return int((monotonic() - since) * 1000)
+
+
+def _result(tool: Tool[Any], value: Any) -> Any:
+    """The result as plain data; raises ValidationError or TypeError when it is not what the tool promised."""
+    adapter = tool.__spec__.result
+    return clean_json(plain(adapter.dump_python(adapter.validate_python(value), mode="json")))
+
+
+def _returned(tool: Tool[Any], call: OpenCall, result: Any, ms: int) -> Returned:
+    value = tool.__spec__.result.validate_python(result)
+    own = type(tool).show is not Tool.show
+    return Returned(call=call.seq, result=result, shown=clean_json(plain(tool.show(value))) if own else None, ms=ms)
+
+
+def failed(call: OpenCall, error: BaseException, ms: int = 0) -> Failed:
+    """A tool's error as the model reads it: compact, without a stack trace."""
+    if isinstance(error, ToolError):
+        return Failed(
+            call=call.seq, type=type(error).__name__, message=shorten(str(error), 1000), affected=error.affected,
+            suggestion=error.suggestion, retry_after=error.retry_after, attempt=max(call.attempt, 1), ms=ms,
+        )  # fmt: skip
+    text = f"{call.tool} failed ({type(error).__name__}). Nothing was changed."
+    return Failed(call=call.seq, type=type(error).__name__, message=text, attempt=max(call.attempt, 1), ms=ms)
+
+
+def _read(work: Work, run: Runtime, call: OpenCall) -> Event:
+    tool, begun = tool_of(work, call), monotonic()
+    context = _context(work, run, tool, call.key)
+    try:
+        result = _result(tool, cast(Runs, tool).run(context))
+        _in_time(tool, begun)
+        return _returned(tool, call, result, _ms(begun))
+    except Exception as error:
+        if not isinstance(error, ToolError):
+            run.log.warning("tool_broke", task=work.held.id, tool=call.tool, error=kind_of(error))
+        return failed(call, error, _ms(begun))
+    except DeadlinePassed:
+        return failed(call, ToolError(f"{call.tool} took longer than {tool.__spec__.timeout:g} s."), _ms(begun))
+
+
+def _in_time(tool: Tool[Any], begun: float) -> None:
+    # a tool that swallows its own time-out must not pass for one that answered in time
+    if monotonic() - begun > tool.__spec__.timeout:
+        raise DeadlinePassed
+
+
+def _effect(work: Work, run: Runtime, call: OpenCall) -> Event:
+    """Run an effect that has begun. Only a return or a ToolError ends it; everything else leaves it in doubt."""
+    tool, begun = tool_of(work, call), monotonic()
+    if not run.pulse.fresh():
+        return doubted(work.agent, call, work.now(), "this worker lost sight of the database before sending")
+    context = _context(work, run, tool, call.key)
+    try:
+        value = cast(Runs, tool).run(context)
+        _in_time(tool, begun)
+        return _returned(tool, call, _result(tool, value), _ms(begun))
+    except ToolError as error:
+        return failed(call, error, _ms(begun))
+    except DeadlinePassed:
+        reason = f"the answer took longer than {tool.__spec__.timeout:g} s"
+    except (ValidationError, TypeError):
+        reason = "the answer was not what the tool promises"
+    except Exception as error:
+        reason = f"the answer was lost ({kind_of(error)})"
+    run.log.warning("effect_in_doubt", task=work.held.id, tool=call.tool, call=call.seq, attempt=call.attempt)
+    return doubted(work.agent, call, work.now(), reason, _ms(begun))
+
+
+def _find(work: Work, run: Runtime, call: OpenCall) -> list[Event]:
+    """Ask the outside whether it happened. A `find` that fails is asked again later; it never counts as a no."""
+    tool = tool_of(work, call)
+    context = _context(work, run, tool, call.key)
+    assert isinstance(tool, Effect)
+    try:
+        found = tool.find(context)
+        if found is None:
+            return [Settled(call=call.seq, how="not", by="find")]
+        result = _result(tool, found)
+    except Exception as error:
+        run.log.warning("find_failed", task=work.held.id, tool=call.tool, error=kind_of(error))
+        at = work.now() + timedelta(seconds=FIND_TRIES_S)
+        return [Settled(call=call.seq, how="unknown", by="find", settle_at=at)]
+    settled = Settled(call=call.seq, how="happened", by="find", result=result)
+    return [settled, _returned(tool, call, result, 0)]
+
+
+def _write(work: Work, unit: Unit) -> Event:
+    """Perform a Write behind a savepoint. What is not about the database connection ends as a failure, undone."""
+    call = open_call(work)
+    tool, begun = tool_of(work, call), monotonic()
+    try:
+        with unit.savepoint() as session:
+            value = cast(Runs, tool).write(session)
+            result = _result(tool, value)
+    except (DirtyTransaction, DatabaseError, SQLAlchemyError):
+        raise
+    except Exception as error:
+        if isinstance(error, Conflict) and not work.last:
+            raise
+        return failed(call, error, _ms(begun))
+    return _returned(tool, call, result, _ms(begun))
+
+
+def _record(work: Work, unit: Unit, call: OpenCall, event: Returned) -> None:
+    """Write the tool's own rows about an effect, in the transaction of the commit."""
+    tool = tool_of(work, call)
+    if isinstance(tool, Effect) and type(tool).record is not Effect.record:
+        with unit.savepoint() as session:
+            tool.record(tool.__spec__.result.validate_python(event.result), session)

@@ -1,0 +1,108 @@
+"""Find the agents: every package below the modules named in AGENT_MODULES has one value named `agent`.
+
+The only module that imports agents by name. Prompts are read here, once; a script, where there is one, serves the
+scripted model.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twelvefold.agent import Agent, Message
+from twelvefold.bindings import WebhookBinding
+from twelvefold.budget import Budget
+from twelvefold.errors import DeclarationError
+from twelvefold.state import Task
+from twelvefold.tool import Tool
+
+Script = Callable[[Task], Tool[Any]]
+MOST_LINES = 50
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """One agent with its prompt text and, for the scripted model, its script."""
+
+    agent: Agent
+    prompt: str
+    version: str
+    script: Script | None
+
+
+class Registry:
+    """All agents of a process, by name. `known` is what a claim is matched against: {agent name: version}."""
+
+    def __init__(self, loaded: list[Loaded]) -> None:
+        self.loaded: Mapping[str, Loaded] = {entry.agent.name: entry for entry in loaded}
+        if len(self.loaded) != len(loaded):
+            raise DeclarationError("Two agents have the same name; every name must be unique among AGENT_MODULES.")
+        self.known = json.dumps({name: entry.agent.version for name, entry in self.loaded.items()})
+        self.budgets: dict[str, Budget] = {name: entry.agent.budget for name, entry in self.loaded.items()}
+        self._bindings = _bindings(loaded)
+        for entry in loaded:
+            _check_delegates(entry.agent, self.loaded)
+
+    def __getitem__(self, name: str) -> Loaded:
+        return self.loaded[name]
+
+    def bound(self, source: str, kind: str) -> tuple[Loaded, WebhookBinding] | None:
+        """The agent that a delivery of this source and type opens a task of, None when nobody listens."""
+        return self._bindings.get((source, kind))
+
+
+def load(modules: str) -> Registry:
+    """Load every agent of a comma-separated list of packages. Raises DeclarationError with how to mend it."""
+    found: list[Loaded] = []
+    for name in filter(None, (part.strip() for part in modules.split(","))):
+        package = importlib.import_module(name)
+        root = Path(next(iter(package.__path__)))
+        folders = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if info.ispkg)
+        found += [_load(f"{name}.{folder}", root.parent / "prompts") for folder in folders]
+    return Registry(found)
+
+
+def _load(module: str, prompts: Path) -> Loaded:
+    agent = getattr(importlib.import_module(f"{module}.agent"), "agent", None)
+    if not isinstance(agent, Agent):
+        raise DeclarationError(f"{module}.agent has no value `agent = Agent(...)`.")
+    text = "\n\n".join(_prompt(agent, prompts / part) for part in agent.prompts)
+    has_script = importlib.util.find_spec(f"{module}.script") is not None
+    script = importlib.import_module(f"{module}.script").script if has_script else None
+    return Loaded(agent, text, agent.fingerprint(text), script)
+
+
+def _prompt(agent: Agent, path: Path) -> str:
+    if not path.is_file():
+        raise DeclarationError(f"{agent.name}: no prompt at prompts/{path.name}. Write it: what the agent is for.")
+    text = path.read_text(encoding="utf-8").strip()
+    if len(text.splitlines()) > MOST_LINES:
+        raise DeclarationError(f"{agent.name}: prompts/{path.name} is over {MOST_LINES} lines. Split what differs.")
+    return text
+
+
+def _bindings(loaded: list[Loaded]) -> dict[tuple[str, str], tuple[Loaded, WebhookBinding]]:
+    table: dict[tuple[str, str], tuple[Loaded, WebhookBinding]] = {}
+    for entry in loaded:
+        for binding in entry.agent.triggers:
+            place = (binding.source, binding.type)
+            if place in table:
+                other = table[place][0].agent.name
+                raise DeclarationError(f"{entry.agent.name} and {other} both listen to {place}. One event, one agent.")
+            table[place] = (entry, binding)
+    return table
+
+
+def _check_delegates(agent: Agent, loaded: Mapping[str, Loaded]) -> None:
+    for name in agent.delegates:
+        if name not in loaded:
+            raise DeclarationError(f"{agent.name}: delegates to {name!r}, which is not among the loaded agents.")
+        try:
+            loaded[name].agent.accepted.validate_python(Message(text="").model_dump())
+        except ValueError:
+            raise DeclarationError(f"{agent.name}: delegate {name!r} must accept a Message.") from None

@@ -1,0 +1,114 @@
+"""Connections: one pool of autocommitting connections, transactions that are asked for, and a session for tools.
+
+Hot statements go to psycopg directly; SQLAlchemy's pool hands the connections out and serves the sessions that
+tools write with. No statement leaves anything behind in a session (PgBouncer in transaction mode is safe).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, LiteralString, cast
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+Row = Mapping[str, Any]
+
+
+class DirtyTransaction(Exception):
+    """A database error was swallowed inside the tool: PostgreSQL would turn the commit into a rollback."""
+
+
+class ToolSession(Session):
+    """The session a tool gets: it may read and write, and never decides about the transaction."""
+
+    def commit(self) -> None:
+        """Refused: the step commits, once, with everything it did."""
+        raise RuntimeError("A tool does not commit. Its rows are committed together with the step.")
+
+    def rollback(self) -> None:
+        """Refused, as commit is."""
+        raise RuntimeError("A tool does not roll back. Raise ToolError to say that it did not happen.")
+
+    def close(self) -> None:
+        """Refused, as commit is."""
+        raise RuntimeError("A tool does not close the session it was given.")
+
+
+class Database:
+    """A bounded pool to one database. `url` is an SQLAlchemy URL; threads wait for a free connection up to 30 s."""
+
+    def __init__(self, url: str, *, size: int = 12, application: str = "twelvefold") -> None:
+        self.engine = create_engine(
+            url.replace("postgresql://", "postgresql+psycopg://", 1),
+            pool_size=size,
+            max_overflow=0,
+            pool_timeout=30,
+            pool_reset_on_return=None,
+            connect_args={"connect_timeout": 5, "application_name": application},
+            isolation_level="AUTOCOMMIT",
+            skip_autocommit_rollback=True,
+        )
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """An autocommitting connection; a broken one is thrown away."""
+        fairy = self.engine.raw_connection()
+        connection = cast(Connection, fairy.driver_connection)
+        try:
+            yield connection
+        except BaseException:
+            if connection.broken or connection.closed or connection.info.transaction_status != TransactionStatus.IDLE:
+                fairy.invalidate()
+            raise
+        finally:
+            fairy.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A connection inside BEGIN … COMMIT, rolled back when the block raises."""
+        with self.connection() as connection, connection.transaction():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[tuple[Connection, Callable[[], ToolSession]]]:
+        """A transaction, and a function that makes the session a tool may use inside it."""
+        with self.engine.connect() as bound:
+            connection = cast(Connection, bound.connection.driver_connection)
+            with connection.transaction():
+                yield connection, lambda: ToolSession(bind=bound, autoflush=True, expire_on_commit=False)
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """One REPEATABLE READ READ ONLY transaction, for looking at several things at one moment."""
+        with self.engine.connect() as bound:
+            connection = cast(Connection, bound.connection.driver_connection)
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                yield ToolSession(bind=bound)
+
+    def rows(self, sql: LiteralString, params: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The rows of one statement as dictionaries."""
+        with self.connection() as connection:
+            return rows(connection, sql, params)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+
+def rows(connection: Connection, sql: LiteralString, params: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The rows of one statement on this connection, as dictionaries."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(sql, params).fetchall()
+
+
+def must_be_clean(connection: Connection) -> None:
+    """Raise DirtyTransaction when an earlier statement of this transaction failed and nobody said so."""
+    if connection.info.transaction_status == TransactionStatus.INERROR:
+        raise DirtyTransaction

@@ -1,0 +1,100 @@
+"""The inbox: what reached a task and is not absorbed yet. Whoever adds to it locks the task row first.
+
+An arrival locks the row, then inserts, then counts; a commit subtracts exactly the rows it absorbed. So a task that
+goes to sleep with something pending is made ready by its own commit, and no wake-up is lost.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from .database import Connection, Database
+
+ABSORB_AT_ONCE = 100
+
+PENDING = """
+SELECT id, kind, source, key, payload, sender, wait_key, cleaned FROM arrivals
+ WHERE task_id = %s AND absorbed_seq IS NULL AND state = 'accepted' ORDER BY id LIMIT %s
+"""
+
+INSERT = """
+INSERT INTO arrivals (tenant, source, key, type, kind, task_id, state, reason, payload, raw, headers, sender,
+                      conversation, proof, wait_key, cleaned)
+VALUES (%(tenant)s, %(source)s, %(key)s, %(type)s, %(kind)s, %(task_id)s, %(state)s, %(reason)s, %(payload)s, %(raw)s,
+        %(headers)s, %(sender)s, %(conversation)s, %(proof)s, %(wait_key)s, %(cleaned)s)
+ON CONFLICT (tenant, source, key) DO NOTHING RETURNING id
+"""
+
+COUNT = """
+UPDATE agent_tasks
+   SET inbox_pending = inbox_pending + 1, nudged_at = CASE WHEN status = 'ready' THEN nudged_at END,
+       status = CASE WHEN status IN ('waiting', 'done') THEN 'ready' ELSE status END,
+       lane = CASE WHEN %(person)s THEN 'answers' ELSE lane END
+ WHERE id = %(id)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One arrival that waits to be absorbed."""
+
+    id: int
+    kind: str
+    source: str
+    key: str
+    payload: Any
+    sender: str | None
+    wait_key: str | None
+    cleaned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One arrival to be stored. `payload` is JSON data; `raw` the bytes it came from."""
+
+    tenant: str
+    source: str
+    key: str
+    kind: str
+    type: str = ""
+    task_id: str | None = None
+    state: str = "accepted"
+    reason: str | None = None
+    payload: Any = None
+    raw: bytes | None = None
+    headers: dict[str, str] | None = None
+    sender: str | None = None
+    conversation: str | None = None
+    proof: str | None = None
+    wait_key: str | None = None
+    cleaned: int = 0
+
+
+def pending(db: Database, task_id: str) -> list[Pending]:
+    """The oldest arrivals that wait, at most 100."""
+    with db.connection() as connection:
+        return [Pending(*row) for row in connection.execute(PENDING, (task_id, ABSORB_AT_ONCE)).fetchall()]
+
+
+def insert(connection: Connection, entry: Entry) -> int | None:
+    """Store an arrival; None when its tenant, source and key are known already."""
+    names = {name: getattr(entry, name) for name in Entry.__slots__}
+    names["payload"] = json.dumps(entry.payload, default=str)
+    names["headers"] = None if entry.headers is None else json.dumps(entry.headers)
+    row = connection.execute(INSERT, names).fetchone()
+    return None if row is None else int(row[0])
+
+
+def count(connection: Connection, task_id: str, *, person: bool) -> None:
+    """Count one arrival on its (locked) task; a waiting or done task becomes ready. `person`: someone is waiting."""
+    connection.execute(COUNT, {"id": task_id, "person": person})
+
+
+def lock(connection: Connection, task_id: str) -> tuple[str, str, str] | None:
+    """Lock the task row: its tenant, agent and status, or None when there is no such task."""
+    row = connection.execute(
+        "SELECT tenant, agent, status FROM agent_tasks WHERE id = %s FOR UPDATE", (task_id,)
+    ).fetchone()
+    return None if row is None else (row[0], row[1], row[2])

@@ -1,0 +1,47 @@
+"""Reading the log: the window of a model call, one event's data, the whole of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from twelvefold.events import Recorded, revive
+from twelvefold.window import UNSEEN_TYPES, Row
+
+from .database import Database
+
+WINDOW = """
+SELECT seq, type, version, data::text FROM agent_events
+ WHERE task_id = %(id)s AND (seq >= %(boundary)s OR seq = %(opened)s) AND type <> ALL(%(unseen)s)
+ ORDER BY seq
+"""
+
+
+def window(db: Database, task_id: str, boundary: int, opened: int) -> list[Row]:
+    """What a model may see: the opening event and everything from the boundary on."""
+    names = {"id": task_id, "boundary": boundary, "opened": opened, "unseen": list(UNSEEN_TYPES)}
+    with db.connection() as connection:
+        return [Row(*row) for row in connection.execute(WINDOW, names).fetchall()]
+
+
+def data_of(db: Database, task_id: str, seq: int) -> Mapping[str, Any]:
+    """The data of one event; LookupError when there is none."""
+    with db.connection() as connection:
+        row = connection.execute(
+            "SELECT data::text FROM agent_events WHERE task_id = %s AND seq = %s", (task_id, seq)
+        ).fetchone()
+    if row is None:
+        raise LookupError(f"Task {task_id} has no event {seq}.")
+    found: Mapping[str, Any] = json.loads(row[0])
+    return found
+
+
+def events(db: Database, task_id: str, after: int = 0) -> list[Recorded]:
+    """The task's events after a seq, in order."""
+    with db.connection() as connection:
+        found = connection.execute(
+            "SELECT seq, at, type, version, data::text FROM agent_events WHERE task_id = %s AND seq > %s ORDER BY seq",
+            (task_id, after),
+        ).fetchall()
+    return [Recorded(seq, at, revive(kind, version, json.loads(data))) for seq, at, kind, version, data in found]

@@ -1,0 +1,99 @@
+"""What a sweep reads and rings: ready tasks fairly by tenant, due deadlines, outbox rows, ended tasks' late mail."""
+
+from __future__ import annotations
+
+from .claims import PAUSED
+from .database import Database
+
+RING = f"""
+WITH open AS (
+    SELECT t.id, t.tenant, t.priority,
+           row_number() OVER (PARTITION BY t.tenant ORDER BY t.priority DESC, t.id) AS place
+      FROM agent_tasks t
+     WHERE t.status = 'ready' AND t.worker_id IS NULL AND t.lane = %(lane)s
+       AND (t.nudged_at IS NULL OR t.nudged_at < clock_timestamp() - make_interval(secs => %(renudge)s))
+       AND (t.cancel_asked IS NOT NULL OR (t.paused_at IS NULL AND NOT {PAUSED}))),
+chosen AS (
+    SELECT t.id FROM agent_tasks t
+     WHERE t.id IN (SELECT id FROM open ORDER BY place, priority DESC, id LIMIT %(room)s)
+     ORDER BY t.id FOR UPDATE SKIP LOCKED)
+UPDATE agent_tasks t SET nudged_at = clock_timestamp() FROM chosen
+ WHERE t.id = chosen.id
+RETURNING t.id::text, t.agent, t.current_step, coalesce(t.state -> 'call' ->> 'tool', 'model')
+"""
+
+DUE = """
+WITH due AS (
+    SELECT id FROM agent_tasks WHERE status = 'waiting' AND due_at <= clock_timestamp()
+     ORDER BY due_at LIMIT 1000)
+UPDATE agent_tasks t SET status = 'ready', nudged_at = NULL
+ WHERE t.id IN (SELECT x.id FROM agent_tasks x JOIN due USING (id) ORDER BY x.id FOR UPDATE OF x SKIP LOCKED)
+   AND t.status = 'waiting'
+"""
+
+LATE = """
+UPDATE arrivals SET state = 'ignored', reason = t.status
+  FROM agent_tasks t
+ WHERE arrivals.id IN (
+       SELECT r.id FROM arrivals r JOIN agent_tasks k ON k.id = r.task_id
+        WHERE r.absorbed_seq IS NULL AND r.state = 'accepted' AND k.status IN ('failed', 'cancelled')
+        ORDER BY r.id LIMIT 100)
+   AND t.id = arrivals.task_id AND t.status IN ('failed', 'cancelled')
+"""
+
+UNCLAIMED = """
+UPDATE arrivals SET state = 'ignored', reason = 'unclaimed'
+ WHERE id IN (SELECT id FROM arrivals WHERE state = 'unclaimed'
+                 AND received_at < clock_timestamp() - interval '24 hours' LIMIT 100)
+"""
+
+LETTERS = """
+WITH chosen AS (
+    SELECT o.id FROM outbox o
+     WHERE o.state = 'pending' AND o.due_at <= clock_timestamp()
+       AND (o.nudged_at IS NULL OR o.nudged_at < clock_timestamp() - make_interval(secs => %(renudge)s))
+       AND NOT EXISTS (SELECT FROM outbox p WHERE p.conversation = o.conversation AND p.n < o.n
+                          AND p.state IN ('pending', 'sending'))
+     ORDER BY o.due_at LIMIT %(room)s FOR UPDATE SKIP LOCKED)
+UPDATE outbox o SET nudged_at = clock_timestamp() FROM chosen WHERE o.id = chosen.id
+RETURNING o.id::text, o.channel, o.n
+"""
+
+LOST_LETTERS = """
+UPDATE outbox SET state = 'unknown', error = 'the worker was lost while sending', settled_at = clock_timestamp()
+ WHERE state = 'sending' AND claimed_until < clock_timestamp()
+"""
+
+
+def ring(db: Database, lane: str, room: int, renudge: float) -> list[tuple[str, str]]:
+    """Ready tasks nobody was told of, fairly by tenant, then priority, then age: (id, what to show) pairs."""
+    if room <= 0:
+        return []
+    with db.connection() as connection:
+        found = connection.execute(RING, {"lane": lane, "room": room, "renudge": renudge}).fetchall()
+    return [(row[0], shown(*row)) for row in found]
+
+
+def shown(task_id: str, agent: str, step: int, wants: str) -> str:
+    """One readable line for operators: agent, task, step, reason; never content."""
+    return f"{agent} {task_id[:13]} step {step + 1} {wants}"
+
+
+def make_due(db: Database) -> int:
+    """Waiting tasks whose deadline has passed become ready: how many."""
+    with db.connection() as connection:
+        return connection.execute(DUE).rowcount
+
+
+def set_aside(db: Database) -> int:
+    """Arrivals that nobody will absorb any more are marked with the reason: how many."""
+    with db.connection() as connection:
+        return connection.execute(LATE).rowcount + connection.execute(UNCLAIMED).rowcount
+
+
+def letters(db: Database, room: int, renudge: float) -> list[tuple[str, str]]:
+    """Outbox rows to be pushed whose predecessors in the conversation are settled: (id, what to show) pairs."""
+    with db.connection() as connection:
+        connection.execute(LOST_LETTERS)
+        found = connection.execute(LETTERS, {"room": room, "renudge": renudge}).fetchall() if room > 0 else []
+    return [(row[0], f"{row[1]} {row[0][:13]} n {row[2]}") for row in found]

@@ -1,0 +1,37 @@
+"""The sweep: rings what is ready, wakes what is due, frees what the dead held. Any number of processes may run it.
+
+The table is the queue; a lane holds a window of it. Row leases keep two sweepers from doing the same work at the same
+time; doing it twice would be harmless.
+"""
+
+from __future__ import annotations
+
+from .store import alive, sweeps
+from .work import Runtime
+
+SURE_BEATS = 5
+"""So many heartbeats of its own must have succeeded before a sweeper calls others dead."""
+
+
+def sweep(run: Runtime) -> dict[str, int]:
+    """One sweep; what it did, as counts."""
+    s = run.settings
+    run.lanes.windows.update(alive.windows(run.db, s.dead_after))
+    if not alive.lease(run.db, "sweep", run.worker, 3 * s.sweep + 2):
+        return {}
+    done = {"due": sweeps.make_due(run.db), "set_aside": sweeps.set_aside(run.db)}
+    if run.pulse.steady(SURE_BEATS):
+        done["freed"] = alive.free_dead(run.db, s.dead_after)
+        if done["freed"]:
+            run.log.warning("claims_freed", count=done["freed"])
+    for lane in ("answers", "steps"):
+        done[lane] = run.lanes.ring(lane, sweeps.ring(run.db, lane, _room(run, lane), s.renudge))
+    room = _room(run, "delivery")
+    done["delivery"] = run.lanes.ring("delivery", sweeps.letters(run.db, room, s.renudge))
+    return done
+
+
+def _room(run: Runtime, lane: str) -> int:
+    """How many more messages the lane takes; 0 while the broker does not answer."""
+    length = run.lanes.length(lane)
+    return 0 if length is None else run.lanes.windows[lane] - length

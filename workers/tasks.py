@@ -1,0 +1,52 @@
+"""Celery's entry points: each takes one id from a doorbell, does one thing and rings on."""
+
+from __future__ import annotations
+
+from celery import signals
+from celery.bootsteps import StartStopStep
+
+from .app import app
+from .host import Host
+
+host = Host(app.settings)
+
+
+class HeartStep(StartStopStep):
+    """Heartbeat, sweep and canary beside the worker; started in the worker itself, never before a fork."""
+
+    def start(self, worker: object) -> None:
+        """Begin a new incarnation."""
+        host.start(worker)
+
+
+app.steps["worker"].add(HeartStep)
+
+
+@app.task(name="twelvefold.step")
+def step(task_id: str) -> str:
+    """One step of one task."""
+    return host.step(task_id)
+
+
+@app.task(name="twelvefold.deliver")
+def deliver(letter_id: str) -> str:
+    """One row of the outbox."""
+    return host.deliver(letter_id)
+
+
+@app.task(name="twelvefold.canary")
+def canary(stamp: str) -> str:
+    """A message of this worker to itself."""
+    return host.hear(stamp)
+
+
+@signals.worker_shutdown.connect
+def shut_down(**_: object) -> None:
+    """Every thread is done: give back what is held and leave."""
+    host.stop()
+
+
+@signals.worker_shutting_down.connect
+def shutting_down(**_: object) -> None:
+    """Take no further claim; after the grace time give back what is still held."""
+    host.shutting_down()

@@ -1,0 +1,56 @@
+"""The composition root: from settings to everything a process needs. Nothing here happens at import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from delivery.email import SmtpChannel
+from delivery.log import LogChannel
+from twelvefold.ports import Channel, Model
+
+from . import registry
+from .heart import Pulse
+from .ids import uuid7
+from .lanes import Lanes
+from .model import OpenAIModel
+from .scripted import ScriptedModel
+from .settings import Settings
+from .store.database import Database
+from .telemetry import logger
+from .work import Runtime
+
+
+def runtime(settings: Settings) -> Runtime:
+    """One incarnation of a process: its id, connections, agents and model."""
+    agents = registry.load(settings.agent_modules)
+    worker = uuid7()
+    return Runtime(
+        worker=worker,
+        db=Database(settings.database_url.get_secret_value(), size=settings.db_pool),
+        registry=agents,
+        lanes=Lanes(settings.broker_url.get_secret_value(), settings.lane_prefix),
+        pulse=Pulse(),
+        model=_model(settings, agents),
+        scripted=settings.openai_api_key is None,
+        settings=settings,
+        log=logger(worker=str(worker)),
+    )
+
+
+def _model(settings: Settings, agents: registry.Registry) -> Model:
+    if settings.openai_api_key is None:
+        return ScriptedModel({name: entry.script for name, entry in agents.loaded.items() if entry.script})
+    return OpenAIModel(settings.openai_api_key.get_secret_value(), settings.openai_base_url, settings.wire_form)
+
+
+def channels(run: Runtime) -> Mapping[str, Channel]:
+    """The ways out that are configured, by name."""
+    s = run.settings
+    found: dict[str, Channel] = {"log": LogChannel(lambda line: run.log.info("delivered", line=line))}
+    if s.smtp_host:
+        found["email"] = SmtpChannel(
+            host=s.smtp_host, port=s.smtp_port, tls=s.smtp_tls, username=s.smtp_username,
+            password=s.smtp_password.get_secret_value() if s.smtp_password else None,
+            sender=s.smtp_sender, domain=s.mail_domain, timeout=20.0,
+        )  # fmt: skip
+    return found

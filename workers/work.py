@@ -1,0 +1,133 @@
+"""What one step has in its hands, and what every step of this process shares."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from twelvefold.agent import Agent
+from twelvefold.effects import Rest, Want
+from twelvefold.events import Event as Happening
+from twelvefold.events import Recorded
+from twelvefold.ports import Model
+from twelvefold.reducer import Moved
+from twelvefold.state import State, Task
+
+from .lanes import Lanes
+from .registry import Loaded, Registry
+from .settings import Settings
+from .store import log
+from .store.claims import Claimed
+from .store.database import Database
+from .telemetry import Log
+
+if TYPE_CHECKING:
+    from .heart import Pulse
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Everything a process has one of. `worker` is the id of this incarnation."""
+
+    worker: UUID
+    db: Database
+    registry: Registry
+    lanes: Lanes
+    pulse: Pulse
+    model: Model
+    scripted: bool
+    settings: Settings
+    log: Log
+    stopping: Event = field(default_factory=Event)
+    dice: random.Random = field(default_factory=random.Random)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a step stands: what is folded, what is not written yet, what comes next."""
+
+    task: Task
+    wants: Want = field(default_factory=Rest)
+    events: tuple[Recorded, ...] = ()
+    arrivals: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass
+class Work:
+    """One step under way: the claim, the place it has reached, and the place that a repeat starts from."""
+
+    held: Claimed
+    loaded: Loaded
+    place: Place
+    kept: Place
+    happened: Sequence[Happening] | None = None
+    begun: bool = False
+    paused: bool = False
+    last: bool = False
+    writing: int = 0
+    """The seq of the first event of a write whose answer was not seen."""
+
+    @property
+    def agent(self) -> Agent:
+        """The agent whose task this is."""
+        return self.loaded.agent
+
+    @property
+    def task(self) -> Task:
+        """The task as agent code sees it, everything folded so far."""
+        return self.place.task
+
+    @property
+    def state(self) -> State:
+        """The state, everything folded so far."""
+        return self.place.task.state
+
+    @property
+    def next_up(self) -> str:
+        """What comes next, as one word for operators."""
+        return self.state.call.tool if self.state.call else "model"
+
+    def now(self) -> datetime:
+        """The database's clock at the claim and this process's monotonic time since."""
+        return self.held.clock + timedelta(seconds=monotonic() - self.held.since)
+
+    def move(self, moved: Moved, arrivals: Sequence[tuple[int, int]] = ()) -> None:
+        """Take over what the reducer came to."""
+        self.place = Place(
+            replace(self.task, state=moved.state),
+            moved.wants,
+            self.place.events + moved.events,
+            (*self.place.arrivals, *arrivals),
+        )
+
+    def keep(self) -> None:
+        """A repeat starts from here."""
+        self.kept = self.place
+
+    def rewind(self) -> None:
+        """Back to where a repeat starts."""
+        self.place = self.kept
+
+
+def begin_work(run: Runtime, held: Claimed) -> Work:
+    """A claimed task in hand. Agent code reads events through it, those of this very step included."""
+    loaded = run.registry[held.agent]
+    work: Work
+
+    def read(seq: int) -> Mapping[str, Any]:
+        for recorded in work.place.events:
+            if recorded.seq == seq:
+                found: Mapping[str, Any] = json.loads(recorded.event.data)
+                return found
+        return log.data_of(run.db, held.id, seq)
+
+    place = Place(Task(held.state, accepts=loaded.agent.accepts, read=read, peers=run.registry.budgets))
+    work = Work(held, loaded, place, place)
+    return work
