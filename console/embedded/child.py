@@ -192,6 +192,11 @@ class Child:
             return self._process.wait(timeout)
         return None
 
+    def ask_to_stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """Send `how` and do not wait."""
+        if self._process is not None and self.running:
+            self._process.send_signal(how)
+
     def stop(self, how: signal.Signals = signal.SIGTERM, timeout: float = 30.0) -> int | None:
         """Send `how`, wait `timeout` seconds, then kill; the exit code, None when it was never started."""
         if self._process is not None and self.running:
