@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from time import monotonic
 
-from psycopg import Error as DatabaseError
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -73,11 +71,9 @@ def public(settings: Settings) -> Starlette:
         return PlainTextResponse("ok")
 
     async def readyz(_: Request) -> Response:
-        try:
-            await run_in_threadpool(db.rows, "SELECT 1 FROM agent_tasks LIMIT 1")
-        except (DatabaseError, SQLAlchemyError):
-            return PlainTextResponse("the database does not answer", 503)
-        return PlainTextResponse("ok")
+        if await run_in_threadpool(db.answers):
+            return PlainTextResponse("ok")
+        return PlainTextResponse("the database does not answer", 503)
 
     hooks = routes(sources(settings), accept, lambda: datetime.now(UTC))
     return Starlette(routes=[*hooks, Route("/livez", livez), Route("/readyz", readyz)])

@@ -14,10 +14,9 @@ DATABASE = [
     "agents/*/tools.py",
     "agents/*/tables.py",
     "migrations/*",
-    "console/dev*.py",
     "console/embedded/*",
 ]
-BROKER = ["workers/app.py", "workers/tasks.py", "workers/lanes.py", "workers/heart.py", "console/*"]
+BROKER = ["workers/app.py", "workers/tasks.py", "workers/lanes.py", "workers/host.py", "console/*"]
 
 HOMES = {
     "sqlalchemy": DATABASE,

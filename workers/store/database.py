@@ -14,6 +14,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -96,6 +97,14 @@ class Database:
         """The rows of one statement as dictionaries."""
         with self.connection() as connection:
             return rows(connection, sql, params)
+
+    def answers(self) -> bool:
+        """Whether the database answers now and our tables are there."""
+        try:
+            self.rows("SELECT 1 FROM agent_tasks LIMIT 1")
+        except (psycopg.Error, SQLAlchemyError):
+            return False
+        return True
 
     def close(self) -> None:
         """Close every connection."""
