@@ -10,7 +10,7 @@ from uuid import UUID
 
 from twelvefold.state import STATE_VERSION, State
 
-from .database import Connection, Database
+from .database import Connection, Database, quick
 
 FREEZE_LOCK = 12_0002
 """Advisory lock: Begin takes it shared, `freeze` and every scope pause exclusively."""
@@ -92,7 +92,7 @@ class Miss:
 def claim(db: Database, task_id: str, worker: UUID, known: str, lease: float) -> Claimed | None:
     """Claim a ready task; None when it is not ready, held, paused, or not for this code. `lease` is in seconds."""
     with db.connection() as connection:
-        row = connection.execute(CLAIM, {"id": task_id, "worker": worker, "known": known, "lease": lease}).fetchone()
+        row = quick(connection, CLAIM, {"id": task_id, "worker": worker, "known": known, "lease": lease}).fetchone()
     if row is None:
         return None
     tenant, agent, state, version, fence, attempts, pending, step, clock = row

@@ -17,7 +17,7 @@ from twelvefold.events import Finished, Recorded, event_hash
 from twelvefold.state import STATE_VERSION, State
 
 from .claims import Claimed
-from .database import Connection
+from .database import Connection, quick
 
 TASK = """
 WITH t AS (
@@ -155,7 +155,7 @@ def _run(connection: Connection, head: str, batch: Batch, names: dict[str, Any])
             "child_state": child.state.model_dump_json(exclude_defaults=True),
         }  # fmt: skip
     sql = _sql(head, len(batch.events), bool(batch.arrivals), bool(batch.letters), bool(batch.children))
-    row = connection.execute(sql.encode(), names).fetchone()
+    row = quick(connection, sql, names).fetchone()
     return None if row is None else row[0]
 
 

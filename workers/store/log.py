@@ -9,7 +9,7 @@ from typing import Any
 from twelvefold.events import Recorded, revive
 from twelvefold.window import UNSEEN_TYPES, Row
 
-from .database import Database
+from .database import Database, quick
 
 WINDOW = """
 SELECT seq, type, version, data::text FROM agent_events
@@ -22,7 +22,7 @@ def window(db: Database, task_id: str, boundary: int, opened: int) -> list[Row]:
     """What a model may see: the opening event and everything from the boundary on."""
     names = {"id": task_id, "boundary": boundary, "opened": opened, "unseen": list(UNSEEN_TYPES)}
     with db.connection() as connection:
-        return [Row(*row) for row in connection.execute(WINDOW, names).fetchall()]
+        return [Row(*row) for row in quick(connection, WINDOW, names).fetchall()]
 
 
 def data_of(db: Database, task_id: str, seq: int) -> Mapping[str, Any]:
