@@ -18,7 +18,7 @@ from .budget import Budget
 from .canonical import canonical, sha256
 from .controls import Delegate, Done, NothingToDo, Wait
 from .errors import DeclarationError
-from .schema import check_portable, menu_entry
+from .schema import check_exact, check_portable, menu_entry
 from .state import Task
 from .tool import Tool
 
@@ -136,19 +136,31 @@ def _check(agent: Agent) -> None:
         raise DeclarationError(
             f"{agent.name}: {len(agent.tools)} tools of its own; at most {MOST_TOOLS}. Split the agent, route in code."
         )
-    names = [tool.__spec__.name for tool in agent.tools] + ["done", "nothing_to_do", "wait", "delegate"]
-    for name in names:
-        if names.count(name) > 1:
-            raise DeclarationError(f"{agent.name}: two tools are named {name!r}. A name must mean one thing.")
     for tool in agent.tools:
-        if tool.__spec__.kind == "control":
-            raise DeclarationError(f"{agent.name}: {tool.__name__} derives from none of Read, Write and Effect.")
-        check_portable(tool)
+        _check_tool(agent, tool)
+    _check_names(agent)
     if not (isinstance(agent.returns, type) and issubclass(agent.returns, BaseModel)):
         raise DeclarationError(
             f"{agent.name}: returns= is a pydantic model, such as Text; Done is validated against it."
         )
+    for offered in agent.menu.values():
+        check_portable(offered)
+    check_exact(agent.accepted, f"{agent.name}: accepts=")
     agent.budget.refuse_absurd(agent.name)
-    for former in agent.renamed:
+
+
+def _check_tool(agent: Agent, tool: Any) -> None:
+    if not (isinstance(tool, type) and issubclass(tool, Tool) and hasattr(tool, "__spec__")):
+        raise DeclarationError(f"{agent.name}: tools= holds classes that derive from Read, Write or Effect: {tool!r}.")
+    if tool.__spec__.kind == "control":
+        raise DeclarationError(f"{agent.name}: {tool.__name__} derives from none of Read, Write and Effect.")
+
+
+def _check_names(agent: Agent) -> None:
+    names = [tool.__spec__.name for tool in agent.tools] + ["done", "nothing_to_do", "wait", "delegate"]
+    for name in names:
+        if names.count(name) > 1:
+            raise DeclarationError(f"{agent.name}: two tools are named {name!r}. A name must mean one thing.")
+    for former in (old for tool in agent.tools for old in tool.__spec__.was):
         if former in names:
             raise DeclarationError(f"{agent.name}: {former!r} is both a tool and the former name of one.")

@@ -54,8 +54,8 @@ class Budget(BaseModel):
         if self.active > timedelta(hours=1):
             raise DeclarationError(f"{agent}: {self.active} of active time is over one hour. Waiting is not counted.")
 
-    def exhausted(self, used: Usage) -> tuple[Dimension, str, str] | None:
-        """The first dimension that is used up, with what was used and the limit as text; None while there is room."""
+    def exhausted(self, used: Usage, times: int = 1) -> tuple[Dimension, str, str] | None:
+        """The first dimension of `times` this budget that is used up, with what was used and the limit as text."""
         active_ms = int(self.active.total_seconds() * 1000)
         rows: tuple[tuple[Dimension, Decimal | int, Decimal | int], ...] = (
             ("decisions", used.decisions, self.decisions),
@@ -64,8 +64,8 @@ class Budget(BaseModel):
             ("active", used.active_ms, active_ms),
         )
         for name, spent, limit in rows:
-            if spent >= limit and spent > 0:
-                return name, str(spent), str(limit)
+            if spent >= limit * times and spent > 0:
+                return name, str(spent), str(limit * times)
         return None
 
     def share(self, used: Usage, own: Budget) -> Budget:

@@ -12,6 +12,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
 
 def plain(value: Any) -> Any:
     """The value with only str, int, bool, None, list and dict in it. Raises TypeError for a float or anything else."""
@@ -39,7 +41,7 @@ def _key(key: Any) -> str:
 
 def canonical(value: Any) -> str:
     """Canonical JSON of a value of str, int, bool, None, Decimal, date, list and dict."""
-    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _CANONICAL.encode(plain(value))
 
 
 def sha256(*parts: str) -> str:

@@ -32,7 +32,7 @@ from .events import (
     Stuck,
 )  # fmt: skip
 from .policy import digest_of, recheck
-from .schema import arguments_of, stored_call
+from .schema import arguments_of, stored_call, stored_tool
 from .state import OpenCall, State, Task, unused
 from .tool import Effect, Tool
 from .window import next_boundary
@@ -44,12 +44,15 @@ MOST_FAILURES = 3
 MOST_REJECTIONS = 2
 MOST_CHILDREN = 20
 MOST_DEPTH = 3
+LIFETIME = 10
+"""A task's lifetime holds so many budgets."""
+NOTHING = Usage()
 
 
 def decide(agent: Agent, task: Task, now: datetime) -> list[Event] | Want:
     """The next events, or what the step has to carry out."""
     s = task.state
-    if s.held and s.status == "ready":
+    if s.held and s.status == "ready" and not (s.cancel and _nothing_outside(s.call)):
         return Feed(s.held)
     if s.status in ("done", "failed", "cancelled"):
         return _reopen(s)
@@ -64,6 +67,11 @@ def decide(agent: Agent, task: Task, now: datetime) -> list[Event] | Want:
     if s.status == "waiting":
         return Rest()
     return _next_decision(agent, task, now)
+
+
+def _nothing_outside(call: OpenCall | None) -> bool:
+    """Whether what was held back may be dropped under cancel, since no effect is part of it."""
+    return call is None or call.phase not in ("begun", "doubt", "settled")
 
 
 def _reopen(s: State) -> list[Event] | Want:
@@ -96,6 +104,8 @@ def _with_call(  # noqa: C901 - one arm a phase
         return _verdict(agent, task, call, now)
     if call.kind == "control":
         return _control(agent, task, call)
+    if call.verdict == "ask" and _shown_args(agent, call) != call.args:
+        return [ApprovalMoved(call=call.seq, to="stale", reason="the tool's arguments were upgraded since")]
     if call.kind == "effect":
         return RunEffect(attempt=1, key=_key(agent, task, call))
     return RunRead() if call.kind == "read" else RunWrite()
@@ -111,6 +121,11 @@ def _tool(agent: Agent, call: OpenCall) -> Tool[Any]:
     return stored_call(agent.menu, agent.renamed, call.tool, call.args)
 
 
+def _shown_args(agent: Agent, call: OpenCall) -> str:
+    """The arguments as today's tool has them; an approval must be of these."""
+    return arguments_of(_tool(agent, call))
+
+
 def _verdict(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Event]:
     verdict = recheck(agent, task, call)
     if call.verdict == "deny" or verdict.kind == "deny":
@@ -119,10 +134,12 @@ def _verdict(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Ev
         return [
             PolicyDenied(call=call.seq, why=f"asked {MOST_STALE} times; no approval stayed valid until it could run")
         ]
+    shown = _shown_args(agent, call)
     return [
         ApprovalAsked(
             call=call.seq,
-            digest=digest_of(task, call.seq, call.tool, call.args, verdict),
+            args="" if shown == call.args else shown,
+            digest=digest_of(task, call.seq, call.tool, shown, verdict),
             verdict=verdict.model_dump_json(),
             target=verdict.target,
             reason=verdict.reason,
@@ -134,7 +151,7 @@ def _verdict(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Ev
 
 def doubted(agent: Agent, call: OpenCall, now: datetime, reason: str, ms: int = 0) -> Doubted:
     """The doubt about a begun call, with how its tool settles it. Attempts of `same_key` are counted."""
-    spec = agent.menu[agent.renamed.get(call.tool, call.tool)].__spec__
+    spec = stored_tool(agent.menu, agent.renamed, call.tool).__spec__
     then = spec.doubt
     if then == "same_key" and call.attempt >= SAME_KEY_ATTEMPTS:
         then = "ask"
@@ -147,10 +164,10 @@ def _in_doubt(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[E
         return Rest()
     if call.doubt == "find":
         return Find()
-    if not task.state.cancel:
+    if call.doubt == "same_key" and not task.state.cancel:
         return RunEffect(attempt=call.attempt + 1, key=call.key)
     # under cancel nothing is sent again: look, or wait for a person
-    tool = agent.menu[agent.renamed.get(call.tool, call.tool)]
+    tool = stored_tool(agent.menu, agent.renamed, call.tool)
     if issubclass(tool, Effect) and tool.find is not Effect.find:
         at = now + timedelta(seconds=tool.__spec__.settle_after)
         return [Settled(call=call.seq, how="unknown", by="cancel", settle_at=at)]
@@ -176,7 +193,10 @@ def _delegate(agent: Agent, task: Task, call: OpenCall, tool: Delegate) -> list[
     if s.children_born >= MOST_CHILDREN or s.depth >= MOST_DEPTH:
         limit = f"{MOST_CHILDREN} children a run" if s.depth < MOST_DEPTH else f"a depth of {MOST_DEPTH}"
         return [Failed(call=call.seq, type="Delegate", message=f"No further child: {limit} is the limit.")]
-    share = budget_of(agent, s).share(s.used, task.peers.get(tool.agent, Budget()))
+    budget, left = budget_of(agent, s), usage_left(agent, s)
+    if min(left.decisions, left.tokens, left.active_ms) < 2 or (budget.usd and not left.usd):
+        return [Failed(call=call.seq, type="Delegate", message="What is left of the budget is too little to share.")]
+    share = budget.share(s.used, task.peers.get(tool.agent, Budget()))
     paid = share.as_usage()
     return [
         ChildStarted(
@@ -189,6 +209,8 @@ def _delegate(agent: Agent, task: Task, call: OpenCall, tool: Delegate) -> list[
 def budget_of(agent: Agent, s: State) -> Budget:
     """The run's budget: what the agent declares, or its birth gave it, and what was raised."""
     own = s.budget or agent.budget
+    if s.extra == NOTHING:
+        return own
     return own.model_copy(
         update={
             "decisions": own.decisions + s.extra.decisions,
@@ -240,13 +262,8 @@ def _over(agent: Agent, s: State, now: datetime) -> LimitReached | None:
     over = budget.exhausted(s.used)
     if over is None and budget.deadline and s.opened_at and now >= s.opened_at + budget.deadline:
         over = ("deadline", now.isoformat(), str(budget.deadline))
-    if over is None:
-        lifetime = s.lifetime.plus(s.used)
-        ten = budget.model_copy(
-            update={"decisions": budget.decisions * 10, "tokens": budget.tokens * 10, "usd": budget.usd * 10,
-                    "active": budget.active * 10}
-        )  # fmt: skip
-        over = ten.exhausted(lifetime)
+    if over is None and s.lifetime != NOTHING:
+        over = budget.exhausted(s.lifetime.plus(s.used), times=LIFETIME)
     return LimitReached(dimension=over[0], used=over[1], limit=over[2]) if over else None
 
 

@@ -110,9 +110,10 @@ class PolicyDenied(Event):
 
 
 class ApprovalAsked(Event):
-    """A person has to approve the call until the deadline."""
+    """A person has to approve the call until the deadline; `args` are the arguments where an upgrade changed them."""
 
     call: int
+    args: str = ""
     digest: str
     verdict: str
     target: str = ""

@@ -11,7 +11,7 @@ from typing import Any, assert_never, cast
 
 from .budget import Usage
 from .canonical import canonical, sha256
-from .controls import Delegate, Wait
+from .controls import Wait
 from .events import (
     ApprovalAsked,
     ApprovalMoved,
@@ -44,9 +44,14 @@ from .state import INLINE_RESULT, Child, OpenCall, State, unused
 
 UNSEEN = (ModelAsked, Started, Finished, Quarantined, LimitReached, ApprovalAsked)
 """Bookkeeping that a model has no use for."""
-KEEPS_HELD = (Arrived, Resumed, Quarantined, CancelAsked)
+KEEPS_HELD = (Arrived, ChildReturned, Resumed, Quarantined, CancelAsked)
+ENDS_QUARANTINE = (Resumed, CancelAsked)
 FINGERPRINTS = 4
 MOST_WINDOW = 64
+SHOWN_TOKENS = 2_000
+"""The most of one event that is shown; the rest is named and kept."""
+FROZEN_AGAIN = timedelta(seconds=60)
+"""A re-send that a freeze holds back is tried again after so long, or when the freeze ends by itself."""
 
 
 def fold_all(state: State, events: Iterable[Recorded]) -> State:
@@ -65,8 +70,11 @@ def fold(state: State, recorded: Recorded) -> State:
     change["seq"], change["at"] = recorded.seq, recorded.at
     if state.held and not isinstance(event, KEEPS_HELD):
         change["held"] = 0
+    if state.status == "quarantined" and not isinstance(event, ENDS_QUARANTINE):
+        change.pop("status", None)
+        change.pop("waiting_for", None)
     if not isinstance(event, UNSEEN):
-        window = (*change.get("window", state.window), (recorded.seq, tokens_of(event.data)))
+        window = (*state.window, (recorded.seq, min(tokens_of(event.data), SHOWN_TOKENS)))
         change["window"] = window[-MOST_WINDOW:]
     return state.model_copy(update=change)
 
@@ -75,7 +83,7 @@ def tokens_of(text: str) -> int:
     """A cautious estimate: ASCII at 3 characters a token, everything else at one and a half tokens a character."""
     if text.isascii():
         return len(text) // 3 + 8
-    wide = sum(1 for c in text if ord(c) > 127)
+    wide = len(text) - len(text.encode("ascii", "ignore"))
     return (len(text) - wide) // 3 + wide * 3 // 2 + 8
 
 
@@ -98,7 +106,9 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
         case PolicyDenied():
             return _closed(s, denied=1)
         case ApprovalAsked():
-            return _phase(s, "asked", due=event.deadline, digest=event.digest) | _waits("approval")
+            assert s.call is not None, "an approval needs an open call"
+            args = event.args or s.call.args
+            return _phase(s, "asked", due=event.deadline, digest=event.digest, args=args) | _waits("approval")
         case ApprovalMoved():
             return _approval_moved(s, event)
         case Started():
@@ -116,7 +126,7 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
             return _woke(s, event)
         case ChildStarted():
             charge = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
-            born = (*s.children, Child(id=event.child, agent=event.agent))
+            born = (*s.children, Child(id=event.child, agent=event.agent, call=event.call))
             return _waits("child") | {
                 "used": s.used.plus(charge),
                 "children": born,
@@ -129,10 +139,12 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
         case Stuck():
             return _waits("operator") if event.then == "operator" else {"reason": "stuck"}
         case Blocked():
-            return _closed(s, denied=1)
+            return _blocked(s, recorded, event)
         case CancelAsked():
+            if s.status not in ("waiting", "quarantined"):
+                return {"cancel": True}
             in_doubt = s.call is not None and s.call.phase == "doubt"
-            return {"cancel": True} | (_ready() if s.status == "waiting" and not in_doubt else {})
+            return {"cancel": True} | (_resting(s) if in_doubt else _ready())
         case DoneRefused():
             return _closed(s)
         case Finished():
@@ -193,7 +205,8 @@ def _arrived(s: State, seq: int, recorded: Recorded, event: Arrived) -> dict[str
         change = {"opened": seq, "opened_at": recorded.at}
     if event.kind == "control":
         return change
-    if _waits_for_wait(s) and (event.kind == "message" or event.wait_key == s.wait_key):
+    awaited = event.wait_key is not None and event.wait_key == s.wait_key
+    if _waits_for_wait(s) and (event.kind == "message" or awaited):
         change |= _closed(s, count=1, seq=seq)
     if event.kind == "message":
         change |= {"fingerprints": (), "message_seq": seq}
@@ -252,6 +265,14 @@ def _failed(s: State, event: Failed) -> dict[str, Any]:
     return change | _waits("retry") | {"due": event.not_before}
 
 
+def _blocked(s: State, recorded: Recorded, event: Blocked) -> dict[str, Any]:
+    if s.call is None or s.call.phase != "doubt":
+        return _closed(s, denied=1)
+    # what has begun stays in doubt; only sending it again has to wait
+    again = recorded.at + FROZEN_AGAIN
+    return _phase(s, "doubt", due=min(again, event.until or again)) | _waits("settle")
+
+
 def _settled(s: State, event: Settled) -> dict[str, Any]:
     match event.how:
         case "happened":
@@ -278,12 +299,12 @@ def _woke(s: State, event: Woke) -> dict[str, Any]:
 
 
 def _child_returned(s: State, event: ChildReturned) -> dict[str, Any]:
-    mine = any(child.id == event.child for child in s.children)
+    mine = next((child for child in s.children if child.id == event.child), None)
     change: dict[str, Any] = {"children": tuple(c for c in s.children if c.id != event.child)}
     if event.run == s.run and mine:
         back = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
         change["used"] = unused(s.used, back)
-    if mine and s.waiting_for == "child":
+    if mine and s.call is not None and s.call.seq == mine.call:
         change |= _closed(s, count=1, seq=s.seq + 1)
     return change
 
@@ -292,7 +313,8 @@ def _resumed(s: State, event: Resumed) -> dict[str, Any]:
     if event.verb == "raise":
         more = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
         return {"extra": s.extra.plus(more)} | (_ready() if s.waiting_for == "budget" else {})
-    fresh = {"failures": 0, "rejections": 0, "transport": 0, "fingerprints": (), "reason": "", "due": None}
+    reason = s.reason if s.reason == "in_doubt" else ""
+    fresh = {"failures": 0, "rejections": 0, "transport": 0, "fingerprints": (), "reason": reason, "due": None}
     if s.status == "quarantined":
         return fresh | _resting(s)
     return fresh | (_ready() if s.waiting_for in ("operator", "retry") else {})
@@ -309,4 +331,4 @@ def _resting(s: State) -> dict[str, Any]:
         return _waits("settle")
     if _waits_for_wait(s):
         return _waits("event" if s.wait_key else "timer")
-    return _waits("child") if call.tool == Delegate.__spec__.name and s.children else _ready()
+    return _waits("child") if any(child.call == call.seq for child in s.children) else _ready()

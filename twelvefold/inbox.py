@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .errors import Unreadable
 from .events import ApprovalMoved, Arrived, CancelAsked, ChildReturned, Event, Resumed, Settled
 
 
 def event_of(
     kind: str, *, source: str, key: str, payload: Any, sender: str | None, wait_key: str | None, cleaned: int = 0
 ) -> Event:
-    """The event of one arrival. `kind`: message, event, decision, settlement, cancel, resume or child."""
+    """The event of one arrival. `kind`: message, event, decision, settlement, cancel, resume or child.
+
+    Raises Unreadable for any other kind: newer code accepted it and will read it.
+    """
     data: Mapping[str, Any] = payload if isinstance(payload, Mapping) else {}
     match kind:
         case "decision":
@@ -24,12 +28,7 @@ def event_of(
             return Resumed.model_validate(data)
         case "child":
             return ChildReturned.model_validate(data)
-    return Arrived(
-        kind="event" if kind == "event" else "message",
-        source=source,
-        key=key,
-        payload=payload,
-        sender=sender,
-        wait_key=wait_key,
-        cleaned=cleaned,
-    )
+        case "message" | "event":
+            return Arrived.model_validate({"kind": kind, "source": source, "key": key, "payload": payload,
+                                           "sender": sender, "wait_key": wait_key, "cleaned": cleaned})  # fmt: skip
+    raise Unreadable(f"An arrival of kind {kind!r} is newer than this code.")

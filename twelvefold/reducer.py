@@ -62,10 +62,15 @@ def absorb(agent: Agent, task: Task, arrived: Iterable[Event], now: datetime) ->
 
 def stands(state: State, event: Event) -> Event:
     """The event, or a note of it where the call it speaks of is no longer open: late news is kept, never folded."""
-    if not isinstance(event, ApprovalMoved | Settled):
-        return event
-    call = state.call
-    phases = ("asked",) if isinstance(event, ApprovalMoved) else ("begun", "doubt")
-    if call is not None and call.seq == event.call and call.phase in phases:
+    match event:
+        case Settled():
+            phase = "doubt"
+        case ApprovalMoved(to="stale"):
+            phase = "approved"
+        case ApprovalMoved():
+            phase = "asked"
+        case _:
+            return event
+    if state.call is not None and state.call.seq == event.call and state.call.phase == phase:
         return event
     return Arrived(kind="control", source="late", key=type(event).__name__, payload={"call": event.call})

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from .canonical import canonical
 from .errors import DeclarationError, Rejection, Unreadable
-from .text import clean_json
+from .text import clean_json, shorten
 from .tool import Tool
 
 KEPT = {"type", "enum", "const", "items", "properties", "anyOf", "$ref", "$defs", "description", "required"}
@@ -28,6 +28,8 @@ SAID = {
     "minLength": "at least {} characters", "maxLength": "at most {} characters",
     "pattern": "matches {}", "format": "format {}", "minItems": "at least {} items", "maxItems": "at most {} items",
 }  # fmt: skip
+SHAPED = {"type", "enum", "const", "anyOf", "oneOf", "$ref"}
+MOST_DEPTH = 10
 FORBIDDEN = {"prefixItems", "patternProperties", "not", "allOf", "if", "dependentRequired", "dependentSchemas"}
 
 
@@ -40,10 +42,24 @@ def menu_entry(tool: type[Tool[Any]]) -> dict[str, Any]:
 
 
 def check_portable(tool: type[Tool[Any]]) -> None:
-    """Raise DeclarationError where the tool's arguments cannot be said in the portable subset."""
-    entry = menu_entry(tool)
-    if _depth(entry["parameters"]) > 10:
-        raise DeclarationError(f"{tool.__name__}: arguments nest deeper than 10 levels. Flatten them.")
+    """Raise DeclarationError where arguments leave the portable subset or the result would not come back unchanged."""
+    parameters = menu_entry(tool)["parameters"]
+    if _depth(parameters, parameters.get("$defs", {}), ()) > MOST_DEPTH:
+        raise DeclarationError(f"{tool.__name__}: arguments nest deeper than {MOST_DEPTH} levels. Flatten them.")
+    check_exact(tool.__spec__.result, f"{tool.__name__}: its result")
+
+
+def check_exact(adapter: TypeAdapter[Any], where: str) -> None:
+    """Raise DeclarationError where a stored value of this type could hold a float."""
+    schema = adapter.json_schema(mode="serialization", schema_generator=_Generator)
+    if _has_number(schema):
+        raise DeclarationError(f"{where} holds a float, which loses digits. Use Decimal for amounts, int for counts.")
+
+
+def _has_number(node: Any) -> bool:
+    if isinstance(node, dict):
+        return node.get("type") == "number" or any(_has_number(child) for child in node.values())
+    return isinstance(node, list) and any(_has_number(child) for child in node)
 
 
 def _portable(node: dict[str, Any], where: str) -> dict[str, Any]:
@@ -73,6 +89,8 @@ def _refuse_unportable(node: dict[str, Any], where: str) -> None:
         raise DeclarationError(f"{where}: a float loses digits. Use Decimal for amounts, int for counts.")
     if node.get("additionalProperties", False) is not False:
         raise DeclarationError(f"{where}: a map of free keys is not portable. Use a list of models with a name field.")
+    if not SHAPED & node.keys():
+        raise DeclarationError(f"{where}: Any says nothing about its shape. Declare a model, or a list of one type.")
     if node.get("type") == "object" and "properties" not in node:
         raise DeclarationError(f"{where}: an object without declared fields is not portable. Declare a model.")
 
@@ -95,12 +113,17 @@ class _Generator(GenerateJsonSchema):
         return {"type": "string", "description": "; ".join(["a decimal number such as 12.50", *said])}
 
 
-def _depth(node: Any) -> int:
-    if isinstance(node, dict):
-        return (1 if node.get("type") == "object" else 0) + max((_depth(v) for v in node.values()), default=0)
+def _depth(node: Any, definitions: dict[str, Any], seen: tuple[str, ...]) -> int:
+    """How deep objects nest. A definition that holds itself counts once: recursion is allowed."""
     if isinstance(node, list):
-        return max((_depth(v) for v in node), default=0)
-    return 0
+        return max((_depth(child, definitions, seen) for child in node), default=0)
+    if not isinstance(node, dict):
+        return 0
+    name = node.get("$ref", "").rpartition("/")[2]
+    if name in definitions:
+        return 0 if name in seen else _depth(definitions[name], definitions, (*seen, name))
+    inside = [child for key, child in node.items() if key != "$defs"]
+    return ("properties" in node) + _depth(inside, definitions, seen)
 
 
 def read_call(menu: Mapping[str, type[Tool[Any]]], name: str, arguments: str) -> Tool[Any]:
@@ -108,13 +131,15 @@ def read_call(menu: Mapping[str, type[Tool[Any]]], name: str, arguments: str) ->
     tool = menu.get(name)
     if tool is None:
         raise Rejection(
-            f"There is no tool {name!r}. Choose one of: {', '.join(sorted(menu))}.", kind="unknown_tool", tool=name
-        )
+            f"There is no tool {shorten(name, 80)!r}. Choose one of: {', '.join(sorted(menu))}.",
+            kind="unknown_tool", tool=shorten(name, 80),
+        )  # fmt: skip
     try:
         value = clean_json(_strict(arguments))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Rejection(
-            f"The arguments of {name} are not JSON ({error}). Send one JSON object, for example {_example(tool)}.",
+            f"The arguments of {name} are not JSON ({shorten(str(error), 200)}). "
+            f"Send one JSON object, for example {_example(tool)}.",
             kind="arguments", tool=name,
         ) from None  # fmt: skip
     try:
@@ -125,16 +150,21 @@ def read_call(menu: Mapping[str, type[Tool[Any]]], name: str, arguments: str) ->
 
 def stored_call(menu: Mapping[str, type[Tool[Any]]], renamed: Mapping[str, str], name: str, args: str) -> Tool[Any]:
     """A stored call as today's tool, through `was` and `upgrade`. Raises Unreadable when it cannot be read."""
+    tool = stored_tool(menu, renamed, name)
+    try:
+        return tool.model_validate(tool.upgrade(json.loads(args)))
+    except ValidationError as error:
+        raise Unreadable(f"The stored call of {name!r} does not read: {error.error_count()} field(s).") from None
+
+
+def stored_tool(menu: Mapping[str, type[Tool[Any]]], renamed: Mapping[str, str], name: str) -> type[Tool[Any]]:
+    """Today's tool of a stored name. Raises Unreadable when there is none."""
     tool = menu.get(renamed.get(name, name))
     if tool is None:
         raise Unreadable(
             f"The stored call names the tool {name!r}, which this code does not have. Declare was=({name!r},)."
         )
-    data = json.loads(args)
-    try:
-        return tool.model_validate(tool.upgrade(data))
-    except ValidationError as error:
-        raise Unreadable(f"The stored call of {name!r} does not read: {error.error_count()} field(s).") from None
+    return tool
 
 
 def arguments_of(call: Tool[Any]) -> str:
@@ -145,7 +175,7 @@ def arguments_of(call: Tool[Any]) -> str:
 def _teach(tool: type[Tool[Any]], error: ValidationError) -> str:
     lines = [f"The arguments of {tool.__spec__.name} do not fit:"]
     for item in error.errors(include_url=False, include_context=False)[:6]:
-        place = ".".join(str(p) for p in item["loc"]) or "arguments"
+        place = shorten(".".join(str(p) for p in item["loc"]), 80) or "arguments"
         got = "" if item["type"] == "missing" else f", got {_short(item['input'])}"
         lines.append(f"- {place}: {item['msg']}{got}")
     lines.append(f"Send them again, for example {_example(tool)}.")

@@ -63,10 +63,11 @@ class Tally(Frozen):
 
 
 class Child(Frozen):
-    """A child task that has not returned yet."""
+    """A child task that has not returned yet; `call` is the Delegate it was born from."""
 
     id: str
     agent: str
+    call: int = 0
 
 
 class State(Frozen):
@@ -168,7 +169,7 @@ class Task:
 
     def count(self, tool: type[Tool[Any]]) -> int:
         """How often the tool returned in this run."""
-        return self.state.tally(tool.__spec__.name).count
+        return sum(tally.count for tally in self._tallies(tool))
 
     def did(self, tool: type[Tool[Any]]) -> bool:
         """Whether the tool returned at least once in this run."""
@@ -176,17 +177,21 @@ class Task:
 
     def denied(self, tool: type[Tool[Any]]) -> bool:
         """Whether a call of the tool was denied or rejected in this run."""
-        return self.state.tally(tool.__spec__.name).denied > 0
+        return any(tally.denied for tally in self._tallies(tool))
 
     def last(self, tool: type[Tool[R]]) -> R | None:
         """The tool's last result in this run, None when there is none."""
-        tally = self.state.tally(tool.__spec__.name)
+        tally = max(self._tallies(tool), key=lambda t: t.last_seq)
         if not tally.count:
             return None
         adapter = tool.__spec__.result
         if tally.last:
             return cast(R, adapter.validate_json(tally.last))
         return cast(R, adapter.validate_python(self.read(tally.last_seq).get("result")))
+
+    def _tallies(self, tool: type[Tool[Any]]) -> list[Tally]:
+        """Of the tool under its name of today and its former ones: a run may live through a renaming."""
+        return [self.state.tally(name) for name in (tool.__spec__.name, *tool.__spec__.was)]
 
 
 def unused(limit: Usage, used: Usage) -> Usage:

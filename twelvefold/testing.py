@@ -2,8 +2,9 @@
 
     task = play(agent, {"order_id": "ord_1"}, LookUp(order_id="ord_1"), gives(Refund(...), result), Done(outcome=...))
 
-A call stands for the model deciding it; `gives`, `raises` and `doubt` also say what running it came to. A move that
-does not fit what the task wants is an AssertionError that says what it wants.
+A call stands for the model deciding it; `gives`, `raises` and `doubt` also say what running it came to. An event such
+as `CancelAsked(by="ann")` stands for itself. A move that does not fit what the task wants is an AssertionError that
+says what it wants.
 """
 
 from __future__ import annotations
@@ -29,13 +30,12 @@ from .events import (
     Returned,
     Settled,
     Started,
-    Woke,
 )
 from .fold import fold, fold_all
 from .ports import ModelReply
-from .reducer import Moved, reduce
+from .reducer import Moved, absorb, reduce
 from .replies import read_reply
-from .schema import stored_call
+from .schema import arguments_of, stored_call
 from .state import State, Task
 from .tool import Tool
 
@@ -96,7 +96,7 @@ class Settles:
     result: Any = None
 
 
-Move = Tool[Any] | Gives | Raises | Doubts | Later | Says | Decides | Settles
+Move = Tool[Any] | Event | Gives | Raises | Doubts | Later | Says | Decides | Settles
 
 
 def gives(call: Tool[Any], result: Any) -> Gives:
@@ -200,38 +200,44 @@ class _Player:
         self.feed([ModelAsked(model="test", request="", boundary=self.wants.boundary), *answers])
 
     def decide(self, call: Tool[Any]) -> None:
-        known = self.agent.menu.get(call.__spec__.name, type(call))
-        self.ask(decided(known.model_validate(call.model_dump()), by="model"))
+        name = call.__spec__.name
+        assert name in self.agent.menu, f"{name} is not on the menu: {', '.join(self.agent.menu)}."
+        self.ask(decided(self.agent.menu[name].model_validate(call.model_dump()), by="model"))
 
-    def begin(self) -> int:
-        call = self.task.state.call
-        assert call is not None, f"No call is open; the task wants {self.wants}."
+    def begin(self, call: Tool[Any]) -> int:
+        open_call = self.task.state.call
+        assert open_call is not None, f"No call is open; the task wants {self.wants}."
+        same = (open_call.tool, open_call.args) == (call.__spec__.name, arguments_of(call))
+        assert same, f"Another call is open: {open_call.tool} {open_call.args}."
         if isinstance(self.wants, RunEffect):
             key, attempt = self.wants.key, self.wants.attempt
-            self.only_fold(Started(call=call.seq, key=key, attempt=attempt, digest=call.digest))
+            self.only_fold(Started(call=open_call.seq, key=key, attempt=attempt, digest=open_call.digest))
         else:
-            assert isinstance(self.wants, RunRead | RunWrite), f"The call may not run now; the task wants {self.wants}."
-        return call.seq
+            wants = f"it is {open_call.phase}, the verdict was {open_call.verdict}, the task wants {self.wants}"
+            assert isinstance(self.wants, RunRead | RunWrite), f"The call may not run now: {wants}."
+        return open_call.seq
 
     def run(self, call: Tool[Any], ends: Any) -> None:
         if isinstance(self.wants, AskModel):
             self.decide(call)
-        seq = self.begin()
+        seq = self.begin(call)
         if isinstance(ends, Gives):
             adapter = call.__spec__.result
             result = plain(adapter.dump_python(adapter.validate_python(ends.result), mode="json"))
             self.feed([Returned(call=seq, result=result)])
         elif isinstance(ends, Raises):
-            self.feed([Failed(call=seq, type=type(ends.error).__name__, message=str(ends.error))])
+            error = ends.error
+            told = {"affected": error.affected, "suggestion": error.suggestion, "retry_after": error.retry_after}
+            self.feed(
+                [Failed.model_validate({"call": seq, "type": type(error).__name__, "message": str(error), **told})]
+            )
         else:
             assert self.task.state.call is not None
             self.feed([doubted(self.agent, self.task.state.call, self.now, "played")])
 
     def later(self, by: timedelta) -> None:
         self.now += by
-        passed = self.task.state.passed(self.now)
-        if passed and self.task.state.status == "waiting":
-            self.feed([Woke(passed=passed)])
+        self.take(absorb(self.agent, self.task, (), self.now))
 
     def say(self, text: str) -> None:
         if not isinstance(self.wants, AskModel):
@@ -274,6 +280,8 @@ def play(agent: Agent, event: Any, *moves: Move) -> Played:
                 player.person(move)
             case Settles():
                 player.settle(move)
+            case Event():
+                player.feed([move])
             case _:
                 player.decide(move)
     return _played(player)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -33,8 +34,12 @@ R = TypeVar("R")
 Kind = Literal["read", "write", "effect", "control"]
 Doubt = Literal["ask", "find", "same_key"]
 Risk = Literal["low", "medium", "high"]
+MEMBERS = {
+    "run", "write", "record", "find", "dry_run", "key", "approval", "offered", "show", "check", "about", "upgrade",
+}  # fmt: skip
 DESTRUCTIVE = "destructive"
 EXECUTE = "execute"
+HEADER = "Write for example `class Pay(Effect[Receipt], timeout=5, doubt='find', needs={'money'}, was=('charge',))`."
 
 
 class Verdict(BaseModel):
@@ -112,6 +117,10 @@ class Tool(BaseModel, Generic[R]):
         **rest: Any,
     ) -> None:
         super().__pydantic_init_subclass__(**rest)
+        if rest:
+            raise DeclarationError(f"{cls.__name__}: {', '.join(rest)}= is no word of a tool's header. {HEADER}")
+        if isinstance(needs, str) or isinstance(was, str):
+            raise DeclarationError(f"{cls.__name__}: needs= is a set and was= a tuple of names. {HEADER}")
         if cls.__pydantic_generic_metadata__["origin"] or cls.__module__ == __name__:
             return
         cls.__spec__ = Spec(
@@ -198,19 +207,37 @@ def _result_type(cls: type[Tool[Any]]) -> Any:
 
 
 def _check_declaration(cls: type[Tool[Any]]) -> None:
-    name, spec = cls.__name__, cls.__spec__
     framework = {base.__doc__ for base in cls.__mro__ if base.__module__ in (__name__, "pydantic.main")}
     if not (cls.__doc__ or "").strip() or cls.__doc__ in framework:
-        raise DeclarationError(f"{name}: needs a docstring: what it does and when to use it. The model reads it.")
-    if EXECUTE in spec.needs:
-        raise DeclarationError(f"{name}: '{EXECUTE}' is reserved; Twelvefold runs no code that a model wrote.")
+        raise DeclarationError(
+            f"{cls.__name__}: needs a docstring: what it does and when to use it. The model reads it."
+        )
     own = {attribute for base in cls.__mro__ if base.__module__ != __name__ for attribute in vars(base)}
+    _check_members(cls, own)
+    _check_header(cls, own)
+
+
+def _check_members(cls: type[Tool[Any]], own: set[str]) -> None:
+    name, kind = cls.__name__, cls.__spec__.kind
     for missing in sorted(cls.__writes__ - own):
-        raise DeclarationError(f"{name}: a {spec.kind} tool needs {missing}().")
+        raise DeclarationError(f"{name}: a {kind} tool needs {missing}().")
     for wrong in sorted(cls.__never__ & own):
         raise DeclarationError(
-            f"{name}: a {spec.kind} tool has no {wrong}(). Read looks, Write changes our rows, Effect the outside."
+            f"{name}: a {kind} tool has no {wrong}(). Read looks, Write changes our rows, Effect the outside."
         )
+    for hidden in sorted(cls.model_fields.keys() & MEMBERS):
+        raise DeclarationError(f"{name}: the argument {hidden!r} hides {hidden}() of tools. Give it another name.")
+    for member in sorted(own & MEMBERS):
+        if iscoroutinefunction(getattr(cls, member)):
+            raise DeclarationError(f"{name}: {member}() is async; tools are plain functions. Write `def {member}`.")
+
+
+def _check_header(cls: type[Tool[Any]], own: set[str]) -> None:
+    name, spec = cls.__name__, cls.__spec__
+    if spec.timeout <= 0 or spec.settle_after < 0:
+        raise DeclarationError(f"{name}: timeout= and settle_after= are seconds, more than zero.")
+    if EXECUTE in spec.needs:
+        raise DeclarationError(f"{name}: '{EXECUTE}' is reserved; Twelvefold runs no code that a model wrote.")
     if DESTRUCTIVE in spec.needs and "dry_run" not in own:
         raise DeclarationError(f"{name}: a destructive tool needs dry_run(ctx), shown to the person who approves.")
     if spec.doubt not in ("ask", "find", "same_key") or (spec.kind != "effect" and spec.doubt != "ask"):

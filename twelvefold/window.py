@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from .agent import Agent
@@ -31,7 +32,7 @@ from .events import (
     Woke,
     revive,
 )  # fmt: skip
-from .fold import UNSEEN, tokens_of
+from .fold import MOST_WINDOW, SHOWN_TOKENS, UNSEEN, tokens_of
 from .markup import tag, to_yaml
 from .state import State, Task
 from .text import shorten
@@ -40,8 +41,8 @@ WINDOW_TOKENS = 8_000
 """Above this the boundary jumps so that about half of it stays."""
 KEEP_ROWS = 8
 """So many of the newest events stay whole, whatever their size."""
-SHOWN_TOKENS = 2_000
-"""The most of one event that is shown; the rest is named and kept."""
+CACHED_LENGTH = 4_096
+"""An event with more data than this is rendered anew each time, so that the cache stays small."""
 UNSEEN_TYPES = tuple(kind.__name__ for kind in UNSEEN)
 
 
@@ -70,9 +71,9 @@ def next_boundary(s: State) -> int:
     """Where the next window begins: unchanged while it fits, else the jump that leaves about half."""
     rows = [row for row in s.window if row[0] >= s.boundary]
     total = sum(tokens for _, tokens in rows)
-    if total <= WINDOW_TOKENS:
+    if total <= WINDOW_TOKENS and len(rows) < MOST_WINDOW:
         return s.boundary
-    while len(rows) > KEEP_ROWS and total > WINDOW_TOKENS // 2:
+    while len(rows) > KEEP_ROWS and (total > WINDOW_TOKENS // 2 or len(rows) > MOST_WINDOW // 2):
         total -= rows.pop(0)[1]
     return rows[0][0]
 
@@ -85,21 +86,27 @@ def build(agent: Agent, task: Task, prompt: str, rows: Sequence[Row], boundary: 
     seen = [row for row in rows if row.type not in UNSEEN_TYPES]
     opening = [row for row in seen if row.seq == s.opened and row.seq < boundary]
     recent = [row for row in seen if row.seq >= boundary]
-    shown = {row.seq: rendered(row.seq, row.type, row.version, row.data) for row in [*opening, *recent]}
-    parts = list(shown.values())
-    if opening and boundary > s.opened + 1:
-        parts.insert(1, tag("left_out", f"Events {s.opened + 1} to {boundary - 1} are not shown any more."))
-    user = "\n".join(["<task>", *parts, "</task>"])
-    sections = {"system": tokens_of(prompt), "tools": tokens_of(menu_text)}
-    receipt = _receipt(s, boundary, {seq: tokens_of(part) for seq, part in shown.items()}, sections)
+    shown = {row.seq: _rendered(row) for row in [*opening, *recent]}
+    left_out = _left_out(boundary, [row.seq for row in opening])
+    gaps = {first: tag("left_out", f"Events {first} to {last} are not shown any more.") for first, last in left_out}
+    user = "\n".join(["<task>", *(part for _, part in sorted([*gaps.items(), *shown.items()])), "</task>"])
+    sections = {
+        "system": tokens_of(prompt), "tools": tokens_of(menu_text), "left_out": sum(map(tokens_of, gaps.values())),
+    }  # fmt: skip
+    receipt = _receipt(s, boundary, {seq: tokens_of(part) for seq, part in shown.items()}, left_out, sections)
     return Window(prompt, user, menu, receipt, sha256(prompt, user, menu_text, agent.model))
 
 
-def _receipt(s: State, boundary: int, whole: dict[int, int], sections: dict[str, int]) -> dict[str, Any]:
+def _left_out(boundary: int, opening: Sequence[int]) -> list[list[int]]:
+    """The ranges below the boundary that are not shown: all of it but the opening event."""
+    edges = [0, *opening, boundary]
+    return [[a + 1, b - 1] for a, b in pairwise(edges) if a + 1 <= b - 1]
+
+
+def _receipt(
+    s: State, boundary: int, whole: dict[int, int], left_out: list[list[int]], sections: dict[str, int]
+) -> dict[str, Any]:
     """Every seq up to the state's exactly once: shown whole, left out below the boundary, or bookkeeping."""
-    left_out = [[first, last] for first, last in ((1, s.opened - 1), (s.opened + 1, boundary - 1)) if first <= last]
-    if boundary <= s.opened:
-        left_out = [[1, boundary - 1]] if boundary > 1 else []
     events = sum(whole.values())
     return {
         "whole": [[seq, tokens] for seq, tokens in whole.items()],
@@ -110,13 +117,20 @@ def _receipt(s: State, boundary: int, whole: dict[int, int], sections: dict[str,
     }
 
 
+def _rendered(row: Row) -> str:
+    render = rendered if len(row.data) <= CACHED_LENGTH else rendered.__wrapped__
+    return render(row.seq, row.type, row.version, row.data)
+
+
 @lru_cache(maxsize=4096)
 def rendered(seq: int, type_name: str, version: int, data: str) -> str:
     """One event as a tag. Cached: an event never changes, and its neighbour steps render it again."""
     event = revive(type_name, version, json.loads(data))
     name, attributes, value = _shape(event)
     body = value if isinstance(value, str) else to_yaml(value)
-    return tag(name, shorten(body, SHOWN_TOKENS * 3), n=str(seq), **attributes)
+    tokens = tokens_of(body)
+    limit = len(body) if tokens <= SHOWN_TOKENS else len(body) * SHOWN_TOKENS // tokens
+    return tag(name, shorten(body, limit), n=str(seq), **attributes)
 
 
 def _shape(event: Event) -> tuple[str, dict[str, str], Any]:  # noqa: C901 - one arm an event
