@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 
+from hypothesis import settings
+
 # First of all: a test must not meet the database, the account or the key of the person who runs it.
 _OURS = ("TWELVEFOLD_", "DATABASE_URL", "OWNER_DATABASE_URL", "BROKER_URL", "OPENAI_", "SMTP_", "SLACK_", "PG")
 for _name in [name for name in os.environ if name.startswith(_OURS)]:
     del os.environ[_name]
+
+settings.register_profile("shared", deadline=None)  # two shared cores: the time of one example says nothing
+settings.load_profile("shared")
 
 from tests.stack import fresh_database, mail, postgres, template_database, valkey  # noqa: E402
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -32,6 +32,12 @@ class Event(BaseModel):
     def data(self) -> str:
         """The data as canonical JSON."""
         return canonical(self.model_dump(mode="json", exclude_defaults=True))
+
+    def __copy__(self) -> Self:
+        """A copy without the remembered `data`: whoever copies an event means to change it."""
+        copied = super().__copy__()
+        copied.__dict__.pop("data", None)
+        return copied
 
 
 class Spent(BaseModel):

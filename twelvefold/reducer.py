@@ -12,7 +12,7 @@ from datetime import datetime
 from .agent import Agent
 from .decide import decide
 from .effects import Want
-from .events import ApprovalMoved, Arrived, Decided, Event, Recorded, Settled, Woke
+from .events import ApprovalMoved, Arrived, Decided, Event, Failed, Recorded, Returned, Settled, Woke
 from .fold import fold
 from .policy import judged
 from .state import State, Task
@@ -69,6 +69,9 @@ def stands(state: State, event: Event) -> Event:
             phase = "approved"
         case ApprovalMoved():
             phase = "asked"
+        case Returned() | Failed(call=int()) if state.call is not None and state.call.kind == "read":
+            # several reads of one reply are numbered before they are folded; a quarantine in between moves them
+            return event if event.call == state.call.seq else event.model_copy(update={"call": state.call.seq})
         case _:
             return event
     if state.call is not None and state.call.seq == event.call and state.call.phase == phase:
