@@ -108,9 +108,9 @@ class _Generator(GenerateJsonSchema):
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
         """A string that says what it holds."""
-        limits = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
-        said = [f"{words} {schema[key]}" for key, words in limits.items() if key in schema]  # type: ignore[literal-required]
-        return {"type": "string", "description": "; ".join(["a decimal number such as 12.50", *said])}
+        limits = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+        said = {name: schema[key] for key, name in limits.items() if key in schema}  # type: ignore[literal-required]
+        return {"type": "string", "format": "decimal number such as 12.50", **said}
 
 
 def _depth(node: Any, definitions: dict[str, Any], seen: tuple[str, ...]) -> int:

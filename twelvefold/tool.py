@@ -220,10 +220,10 @@ def _check_declaration(cls: type[Tool[Any]]) -> None:
 def _check_members(cls: type[Tool[Any]], own: set[str]) -> None:
     name, kind = cls.__name__, cls.__spec__.kind
     for missing in sorted(cls.__writes__ - own):
-        raise DeclarationError(f"{name}: a {kind} tool needs {missing}().")
+        raise DeclarationError(f"{name}: {kind} tools need {missing}().")
     for wrong in sorted(cls.__never__ & own):
         raise DeclarationError(
-            f"{name}: a {kind} tool has no {wrong}(). Read looks, Write changes our rows, Effect the outside."
+            f"{name}: {kind} tools have no {wrong}(). Read looks, Write changes our rows, Effect the outside."
         )
     for hidden in sorted(cls.model_fields.keys() & MEMBERS):
         raise DeclarationError(f"{name}: the argument {hidden!r} hides {hidden}() of tools. Give it another name.")

@@ -1,4 +1,4 @@
-"""The window of any play: an independent XML parser finds the events and nothing else, and the receipt has all of them."""
+"""The window of any play: an independent XML parser finds the events and nothing else; the receipt has all of them."""
 
 from __future__ import annotations
 
