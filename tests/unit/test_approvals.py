@@ -1,0 +1,227 @@
+"""Approvals: asked, decided, expired, stale; an approval is of what was shown, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.property.plays import PLAYER, Keep, Pay, player
+from twelvefold import AUTO, DESTRUCTIVE, Agent, Ctx, Task, Verdict, Write, ask, deny
+from twelvefold.canonical import call_digest
+from twelvefold.effects import AskModel, Rest, RunEffect, RunWrite
+from twelvefold.events import ApprovalAsked, ApprovalMoved, Arrived, CancelAsked, Decided, Event, PolicyDenied
+from twelvefold.reducer import reduce
+from twelvefold.state import State
+from twelvefold.testing import EPOCH, Played, approves, gives, later, play, rejects
+
+HELLO = {"text": "hello"}
+PAY = Pay(rule="ask", text="12")
+KEEP = Keep(rule="ask", text="milk")
+PAID = {"amount": "12"}
+
+
+def of(task: Played, kind: type[Any]) -> list[Any]:
+    return [r.event for r in task.log if isinstance(r.event, kind)]
+
+
+def stale(task: Played) -> ApprovalMoved:
+    assert task.state.call is not None
+    return ApprovalMoved(call=task.state.call.seq, to="stale")
+
+
+def test_an_asked_call_waits_for_a_person_and_then_runs_as_it_was_shown() -> None:
+    asked = play(PLAYER, HELLO, PAY)
+    assert (asked.status, asked.state.waiting_for, asked.waiting, asked.wants) == ("waiting", "approval", PAY, Rest())
+    approval = of(asked, ApprovalAsked)[0]
+    assert approval.target == "#people" and approval.reason == "please look at 12"
+
+    approved = play(PLAYER, HELLO, PAY, approves())
+    assert isinstance(approved.wants, RunEffect)
+    assert approved.state.call is not None and approved.state.call.digest == approval.digest
+    decided = of(approved, Decided)[0]
+    assert approval.digest == call_digest(approved.id, approval.call, "pay", decided.args, approval.verdict)
+
+
+def test_a_rejected_call_is_closed_and_the_model_is_asked_again() -> None:
+    task = play(PLAYER, HELLO, KEEP, rejects())
+    assert task.state.call is None and isinstance(task.wants, AskModel)
+    assert task.denied(Keep) and not task.did(Keep)
+
+
+def test_a_denied_call_never_waits_and_the_model_is_told_why() -> None:
+    task = play(PLAYER, HELLO, Keep(rule="deny", text="x"))
+    assert of(task, PolicyDenied)[0].why == "denied by rule"
+    assert isinstance(task.wants, AskModel) and task.denied(Keep)
+
+
+def test_expired_is_not_rejected_and_a_late_decision_is_only_a_note() -> None:
+    task = play(PLAYER, HELLO, PAY, later(hours=23))
+    assert task.state.waiting_for == "approval"
+    task = play(PLAYER, HELLO, PAY, later(hours=25))
+    assert [e.to for e in of(task, ApprovalMoved)] == ["expired"]
+    assert isinstance(task.wants, AskModel)
+    call = of(task, ApprovalAsked)[0].call
+    late = play(PLAYER, HELLO, PAY, later(hours=25), ApprovalMoved(call=call, to="approved", by="ann"))
+    assert isinstance(late.log[-1].event, Arrived) and late.log[-1].event.source == "late"
+    assert isinstance(late.wants, AskModel)
+
+
+@pytest.mark.parametrize("call", [1, 99])
+def test_a_decision_about_another_call_changes_nothing(call: int) -> None:
+    task = play(PLAYER, HELLO, PAY, ApprovalMoved(call=call, to="approved", by="ann"))
+    assert task.state.waiting_for == "approval"
+
+
+def test_a_second_decision_changes_nothing() -> None:
+    call = of(play(PLAYER, HELLO, PAY), ApprovalAsked)[0].call
+    task = play(PLAYER, HELLO, PAY, approves(), ApprovalMoved(call=call, to="rejected", by="bob"))
+    assert isinstance(task.wants, RunEffect)
+
+
+@pytest.mark.parametrize("call", [PAY, KEEP])
+def test_a_stale_approval_is_asked_anew_at_most_three_times(call: Any) -> None:
+    task = play(PLAYER, HELLO, call, approves())
+    moves: list[Any] = [call, approves()]
+    for asked in (2, 3):
+        moves.append(stale(task))
+        task = play(PLAYER, HELLO, *moves)
+        assert task.state.waiting_for == "approval" and len(of(task, ApprovalAsked)) == asked
+        moves.append(approves())
+        task = play(PLAYER, HELLO, *moves)
+        assert isinstance(task.wants, RunEffect | RunWrite)
+    task = play(PLAYER, HELLO, *moves, stale(task))
+    assert "asked 3 times" in of(task, PolicyDenied)[0].why
+    assert task.state.call is None and isinstance(task.wants, AskModel)
+
+
+def test_a_rule_that_turned_stricter_takes_an_unasked_call_back_to_a_person() -> None:
+    task = play(PLAYER, HELLO, Pay(rule="auto", text="1"))
+    assert isinstance(task.wants, RunEffect)
+    task = play(PLAYER, HELLO, Pay(rule="auto", text="1"), stale(task))
+    assert task.state.waiting_for == "approval"
+    assert isinstance(play(PLAYER, HELLO, Pay(rule="auto", text="1"), stale(task), approves()).wants, RunEffect)
+
+
+def test_cancel_supersedes_what_is_asked() -> None:
+    task = play(PLAYER, HELLO, PAY, CancelAsked(by="ann"))
+    assert [e.to for e in of(task, ApprovalMoved)] == ["superseded"]
+    assert task.status == "cancelled"
+
+
+def test_a_message_while_a_person_is_asked_leaves_the_question_open() -> None:
+    task = play(PLAYER, HELLO, PAY, Arrived(kind="message", source="s", key="k", payload={"text": "hurry"}))
+    assert task.state.waiting_for == "approval" and task.waiting == PAY
+
+
+class Drop(Write[None], needs={DESTRUCTIVE}):
+    """Drop a table. Use never."""
+
+    def approval(self, task: Task) -> Verdict:
+        """Too trusting."""
+        return AUTO
+
+    def dry_run(self, ctx: Ctx) -> str:
+        """What would be lost."""
+        return "everything"
+
+    def write(self, db: Any) -> None:
+        """Never called here."""
+
+
+class Hidden(Write[None]):
+    """Do something. Use when it is offered."""
+
+    @classmethod
+    def offered(cls, task: Task) -> bool:
+        """Never."""
+        return False
+
+    def write(self, db: Any) -> None:
+        """Never called here."""
+
+
+def test_a_destructive_tool_is_asked_about_whatever_its_rule_says() -> None:
+    task = play(Agent(name="a", tools=[Drop]), HELLO, Drop())
+    assert task.state.waiting_for == "approval"
+    assert of(task, ApprovalAsked)[0].risk == "high"
+
+
+def test_a_tool_that_is_not_offered_is_denied() -> None:
+    task = play(Agent(name="a", tools=[Hidden]), HELLO, Hidden())
+    assert "not offered now" in of(task, PolicyDenied)[0].why
+
+
+class Wire(Write[None]):
+    """Wire money. Use once."""
+
+    amount: int
+
+    def approval(self, task: Task) -> Verdict:
+        """Always."""
+        return ask("#people")
+
+    def write(self, db: Any) -> None:
+        """Never called here."""
+
+
+def renamed(upgrade: Any) -> Agent:
+    """The agent of tomorrow, whose tool is called `transfer` and reads old arguments by `upgrade`."""
+
+    class Transfer(Wire, was=("wire",)):
+        """Wire money. Use once."""
+
+        @classmethod
+        def upgrade(cls, old: dict[str, Any]) -> dict[str, Any]:
+            return dict(upgrade(old))
+
+    return Agent(name="a", tools=[Transfer])
+
+
+def next_want(agent: Agent, task: Task, *events: Event) -> Any:
+    moved = reduce(agent, task, events, task.state.at or EPOCH)
+    return moved.wants, [type(r.event).__name__ for r in moved.events], moved.state
+
+
+def test_an_approval_outlives_a_renaming_of_its_tool() -> None:
+    approved = play(Agent(name="a", tools=[Wire]), HELLO, Wire(amount=5), approves())
+    assert next_want(renamed(lambda old: old), approved)[0] == RunWrite()
+
+
+def test_an_upgrade_that_changes_the_arguments_makes_an_approval_stale_and_the_new_ones_are_asked() -> None:
+    approved = play(Agent(name="a", tools=[Wire]), HELLO, Wire(amount=5), approves())
+    tomorrow = renamed(lambda old: {"amount": 500} if old["amount"] == 5 else old)
+    wants, events, state = next_want(tomorrow, approved)
+    assert (wants, events) == (Rest(), ["ApprovalMoved", "ApprovalAsked"])
+    assert state.call.args == '{"amount":500}'
+    again = Task(state, read=approved.read)
+    wants, events, state = next_want(tomorrow, again, ApprovalMoved(call=state.call.seq, to="approved", by="ann"))
+    assert (wants, events) == (RunWrite(), ["ApprovalMoved"])
+
+
+def test_a_rule_that_denies_when_it_is_asked_again_closes_the_call() -> None:
+    seen = []
+
+    class Fickle(Wire):
+        """Wire money. Use once."""
+
+        def approval(self, task: Task) -> Verdict:
+            seen.append(task.state.seq)
+            return ask() if len(seen) == 1 else deny("changed my mind")
+
+    task = play(Agent(name="a", tools=[Fickle]), HELLO, Fickle(amount=1))
+    assert of(task, PolicyDenied)[0].why == "changed my mind" and task.state.call is None
+
+
+def test_what_an_approval_is_bound_to_changes_with_each_part() -> None:
+    parts = ("task", 3, "pay", '{"a":1}', '{"kind":"ask"}')
+    others = [("task2", *parts[1:]), ("task", 4, *parts[2:]), (*parts[:2], "pay2", *parts[3:]),
+              (*parts[:3], '{"a":2}', parts[4]), (*parts[:4], '{"kind":"auto"}')]  # fmt: skip
+    digests = {call_digest(*p) for p in (parts, *others)} | {call_digest(*parts, preview="x")}
+    assert len(digests) == 7
+
+
+def test_an_approved_effect_is_done_once() -> None:
+    task = play(player(), HELLO, PAY, approves(), gives(PAY, PAID))
+    assert task.count(Pay) == 1 and isinstance(task.wants, AskModel)
+    assert State.model_validate_json(task.state.model_dump_json()) == task.state
