@@ -73,7 +73,7 @@ def fold(state: State, recorded: Recorded) -> State:
     if state.status == "quarantined" and not isinstance(event, ENDS_QUARANTINE):
         change.pop("status", None)
         change.pop("waiting_for", None)
-    if not isinstance(event, UNSEEN):
+    if type(event) not in UNSEEN:
         window = (*state.window, (recorded.seq, min(tokens_of(event.data), SHOWN_TOKENS)))
         change["window"] = window[-MOST_WINDOW:]
     return state.model_copy(update=change)
@@ -89,11 +89,7 @@ def tokens_of(text: str) -> int:
 
 def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noqa: C901 - one arm an event
     seq = recorded.seq
-    match event:
-        case Arrived():
-            return _arrived(s, seq, recorded, event)
-        case Reopened():
-            return _new_run(s, event, recorded)
+    match event:  # the most frequent first
         case ModelAsked():
             spent = event.spent
             used = Usage(tokens=spent.tokens_in + spent.tokens_out, usd=spent.usd, active_ms=spent.ms)
@@ -101,6 +97,12 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
             return {"used": s.used.plus(used), "transport": 0, "boundary": event.boundary, "window": kept}
         case Decided():
             return _decided(s, seq, recorded, event)
+        case Returned():
+            return _returned(s, seq, event)
+        case Arrived():
+            return _arrived(s, seq, recorded, event)
+        case Reopened():
+            return _new_run(s, event, recorded)
         case Rejected():
             return {"used": s.used.plus(Usage(decisions=1)), "rejections": s.rejections + 1}
         case PolicyDenied():
@@ -113,8 +115,6 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
             return _approval_moved(s, event)
         case Started():
             return _phase(s, "begun", key=event.key, attempt=event.attempt, due=None) | _ready()
-        case Returned():
-            return _returned(s, seq, event)
         case Failed():
             return _failed(s, event)
         case Doubted():

@@ -32,20 +32,19 @@ class Moved:
 
 def reduce(agent: Agent, task: Task, happened: Iterable[Event], at: datetime) -> Moved:
     """The task after what happened. Raises whatever the agent's own code raises; nothing is changed then."""
-    state, events = task.state, []
-    at = max(at, state.at) if state.at else at
+    events: list[Recorded] = []
+    at = max(at, task.state.at or at)
     queue = list(happened)
     for _ in range(MOST_TURNS):
         while queue:
-            event = stands(state, queue.pop(0))
+            event, seq = stands(task.state, queue.pop(0)), task.state.seq + 1
             if isinstance(event, Decided) and not event.digest:
-                event = judged(agent, replace(task, state=state), event, state.seq + 1)
-            recorded = Recorded(state.seq + 1, at, event)
-            state = fold(state, recorded)
-            events.append(recorded)
-        coming = decide(agent, replace(task, state=state), at)
+                event = judged(agent, task, event, seq)
+            events.append(Recorded(seq, at, event))
+            task = replace(task, state=fold(task.state, events[-1]))
+        coming = decide(agent, task, at)
         if not isinstance(coming, list):
-            return Moved(state, tuple(events), coming)
+            return Moved(task.state, tuple(events), coming)
         queue = coming
     raise RuntimeError(f"The reducer did not settle after {MOST_TURNS} turns; the last event was {events[-1].event!r}.")
 
