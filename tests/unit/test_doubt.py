@@ -107,6 +107,13 @@ def test_the_same_key_is_sent_three_times_then_a_person_is_asked() -> None:
     assert (task.state.waiting_for, moved.wants) == ("settle", Rest())
 
 
+def test_only_the_same_key_is_ever_sent_again_whatever_woke_the_task() -> None:
+    task = play(PLAYER, HELLO, doubt(PAY))
+    woken = Task(task.state.model_copy(update={"status": "ready", "waiting_for": None}))
+    moved = absorb(PLAYER, woken, [], EPOCH)
+    assert (moved.state.waiting_for, moved.wants) == ("settle", Rest())
+
+
 def test_find_is_asked_only_after_the_delay() -> None:
     task = play(PLAYER, HELLO, doubt(FIND), later(seconds=29))
     assert task.wants == Rest()

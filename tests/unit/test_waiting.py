@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -184,13 +185,15 @@ def test_there_is_a_limit_to_children(change: dict[str, Any], words: str) -> Non
     assert isinstance(moved.wants, AskModel)
 
 
-def test_without_enough_left_no_child_is_born() -> None:
+@pytest.mark.parametrize("spent", [Spent(tokens_in=5_999), Spent(usd=Decimal("0.50")), Spent(ms=59_999)])
+def test_without_enough_left_no_child_is_born(spent: Spent) -> None:
     task = play(PLAYER, HELLO)
     call = decided(PLAYER.menu["delegate"].model_validate(ASK_HELPER.model_dump()), by="model")
-    asked = ModelAsked(model="m", request="", spent=Spent(tokens_in=5_999))
+    asked = ModelAsked(model="m", request="", spent=spent)
     moved = reduce(PLAYER, task, [asked, call], EPOCH)
-    assert "too little to share" in moved.events[-1].event.message  # type: ignore[attr-defined]
-    assert moved.state.children_born == 0 and moved.state.used.tokens == 5_999
+    failed = next(r.event for r in moved.events if isinstance(r.event, Failed))
+    assert "too little to share" in failed.message
+    assert moved.state.children_born == 0
 
 
 def test_a_child_s_own_budget_is_the_limit_where_it_is_smaller() -> None:
