@@ -2,55 +2,68 @@
 
 from __future__ import annotations
 
-from psycopg import OperationalError
-from sqlalchemy.exc import DBAPIError
+from dataclasses import replace
 
-from twelvefold.errors import Stale, Unreadable
-from twelvefold.events import Quarantined
+from twelvefold.events import Event, Quarantined, Recorded
+from twelvefold.fold import fold
 from twelvefold.inbox import event_of
 from twelvefold.reducer import absorb as folded
 from twelvefold.reducer import reduce
 
 from .store import inbox
-from .telemetry import kind_of
+from .store.inbox import Pending
 from .work import Runtime, Work
 
 MOST_DEATHS = 3
-PASSES = (OperationalError, DBAPIError, Stale, Unreadable)
 
 
 def absorb(work: Work, run: Runtime) -> None:
-    """Fold the inbox and the clock into the state. A task whose step killed three workers is quarantined instead,
-    and so is one whose agent's own code fails here; what waits in its inbox goes on waiting.
+    """Fold the inbox and the clock into the state, once a step. A task whose step killed three workers is quarantined
+    instead; what waits in its inbox goes on waiting.
     """
-    if work.held.attempts > MOST_DEATHS:
-        _quarantine(work, run, f"worker_lost x{work.held.attempts - 1}")
+    if work.cancelled:
+        _fold_cancel(work, run)
+    if work.absorbed:
+        return
+    deaths = work.held.attempts - 1
+    if deaths < MOST_DEATHS:
+        read_inbox(work, run)
     else:
-        try:
-            read_inbox(work, run)
-        except PASSES:
-            raise
-        except Exception as error:
-            work.rewind()
-            _quarantine(work, run, kind_of(error))
+        run.log.error("task_quarantined", task=work.held.id, agent=work.agent.name, deaths=deaths)
+        work.move(reduce(work.agent, work.task, [Quarantined(reason=f"worker_lost x{deaths}")], work.now()))
+    work.absorbed = True
     work.keep()
-
-
-def _quarantine(work: Work, run: Runtime, reason: str) -> None:
-    run.log.error("task_quarantined", task=work.held.id, agent=work.agent.name, reason=reason)
-    work.move(reduce(work.agent, work.task, [Quarantined(reason=reason)], work.now()))
 
 
 def read_inbox(work: Work, run: Runtime, *, again: bool = False) -> None:
     """Fold everything that waits and is not folded in this step yet."""
-    rows = inbox.pending(run.db, work.held.id) if work.held.pending or again else []
-    known = {row for row, _ in work.place.arrivals}
-    rows = [row for row in rows if row.id not in known]
-    events = [
-        event_of(r.kind, source=r.source, key=r.key, payload=r.payload, sender=r.sender, wait_key=r.wait_key,
-                 cleaned=r.cleaned)
-        for r in rows
-    ]  # fmt: skip
+    rows = _news(work, run) if work.held.pending or again else []
     first = work.state.seq + 1
-    moved = folded(work.agent, work.task, events, work.now())
+    moved = folded(work.agent, work.task, [_event(row) for row in rows], work.now())
     work.move(moved, [(row.id, first + i) for i, row in enumerate(rows)])
+
+
+def _news(work: Work, run: Runtime) -> list[Pending]:
+    known = {row for row, _ in work.place.arrivals}
+    return [row for row in inbox.pending(run.db, work.held.id) if row.id not in known]
+
+
+def _event(row: Pending) -> Event:
+    return event_of(
+        row.kind, source=row.source, key=row.key, payload=row.payload, sender=row.sender, wait_key=row.wait_key,
+        cleaned=row.cleaned,
+    )  # fmt: skip
+
+
+def _fold_cancel(work: Work, run: Runtime) -> None:
+    """Fold a cancel and decide nothing: what the effect brought back comes first."""
+    for row in [row for row in _news(work, run) if row.kind == "cancel"]:
+        recorded = Recorded(work.state.seq + 1, max(work.now(), work.state.at or work.now()), _event(row))
+        work.place = replace(
+            work.place,
+            task=replace(work.task, state=fold(work.state, recorded)),
+            events=(*work.place.events, recorded),
+            arrivals=(*work.place.arrivals, (row.id, recorded.seq)),
+        )
+    work.cancelled = False
+    work.keep()

@@ -28,7 +28,7 @@ MAX_TOKENS = 4_096
 SEED = 42
 
 
-def ask_model(work: Work, run: Runtime, want: AskModel, read: Callable[[OpenCall], Event]) -> list[Event]:
+def ask_model(work: Work, run: Runtime, want: AskModel, read: Callable[[OpenCall], list[Event]]) -> list[Event]:
     """The events of one model call: asked and decided, asked and rejected, or failed with a time to try again."""
     s = work.state
     rows = [*log.window(run.db, work.held.id, want.boundary, s.opened), *_unwritten(work)]
@@ -89,8 +89,10 @@ def _later(work: Work, run: Runtime, error: Transport) -> Failed:
     return Failed(type=error.kind, message="The model did not answer.", then="retry", attempt=attempt, not_before=at)
 
 
-def _several(work: Work, calls: list[Tool[object]], read: Callable[[OpenCall], Event]) -> list[Event]:
-    """Several READ calls of one reply, in order inside the step; the first that may not run unasked ends the row."""
+def _several(work: Work, calls: list[Tool[object]], read: Callable[[OpenCall], list[Event]]) -> list[Event]:
+    """Several READ calls of one reply, in order inside the step; the first that may not run unasked, or that no model
+    can mend, ends the row.
+    """
     happened: list[Event] = []
     seq = work.state.seq + 1
     for number, call in enumerate(calls):
@@ -100,6 +102,9 @@ def _several(work: Work, calls: list[Tool[object]], read: Callable[[OpenCall], E
         if decision.verdict != "auto":
             break
         row = OpenCall(seq=seq, tool=decision.tool, args=decision.args, kind="read", phase="approved")
-        happened.append(read(row))
+        found = read(row)
+        happened += found
         seq += 1
+        if len(found) > 1:
+            break
     return happened

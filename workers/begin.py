@@ -17,15 +17,11 @@ from twelvefold.policy import recheck
 from twelvefold.state import OpenCall
 
 from .absorb import read_inbox
-from .store.claims import Miss, permit
+from .store.claims import Miss, ours, permit
 from .store.commits import Batch, was_written, write_begin
 from .store.database import Connection
 from .unit import Unit
-from .work import Runtime, Work
-
-
-class LetGo(Exception):
-    """The step must not go on here; the task goes back untouched."""
+from .work import LetGo, Runtime, Work
 
 
 def begin(work: Work, unit: Unit, run: Runtime) -> None:
@@ -33,6 +29,7 @@ def begin(work: Work, unit: Unit, run: Runtime) -> None:
     want, call = work.place.wants, work.state.call
     if call is None or work.begun or not isinstance(want, RunEffect | RunWrite):
         return
+    work.happened = None
     again = isinstance(want, RunEffect) and want.attempt > 1
     refused = None if again else _judged_again(work, call)
     if refused is not None:
@@ -67,17 +64,25 @@ def _begin_effect(work: Work, run: Runtime, call: OpenCall, want: RunEffect) -> 
     batch = Batch(state=state, events=(*work.place.events, recorded), arrivals=work.place.arrivals)
     miss = None
     with run.db.transaction() as connection:
-        if not (work.writing and was_written(connection, work.held, work.writing)):
+        if not _had_begun(connection, work):
             miss = _permit(connection, work, call, approval=call.verdict == "ask" and want.attempt == 1)
             if miss is None:
                 work.writing = batch.events[0].seq
-                if write_begin(connection, work.held, batch) is None:
-                    raise Stale
+                write_begin(connection, work.held, batch)
     _missed(work, run, call, miss)
     if miss is None:
         work.place = replace(work.place, task=replace(work.task, state=state), events=(), arrivals=())
         work.begun, work.writing = True, 0
         work.keep()
+
+
+def _had_begun(connection: Connection, work: Work) -> bool:
+    """Whether an earlier try of this Begin went through and its answer was lost."""
+    if not work.writing or not was_written(connection, work.held, work.writing):
+        return False
+    if not ours(connection, work.held):
+        raise Stale
+    return True
 
 
 def _missed(work: Work, run: Runtime, call: OpenCall, miss: Miss | None) -> None:
@@ -91,7 +96,8 @@ def _missed(work: Work, run: Runtime, call: OpenCall, miss: Miss | None) -> None
             read_inbox(work, run, again=True)
             _instead(work, [])
         case "pause":
-            work.paused = True
+            if not work.place.events:
+                raise LetGo
             _instead(work, [])
         case "freeze":
             blocked = Blocked(call=call.seq, scope=miss.scope, until=miss.until, reason=miss.reason)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
+from psycopg import Error as DatabaseError
+from sqlalchemy.exc import SQLAlchemyError
 
 from triggers.envelope import Arrived, Outcome, Verdict
 from twelvefold.canonical import plain
@@ -50,7 +51,9 @@ class Intake:
         try:
             accepted = arrived.payload if binding.read is None else binding.read(arrived.payload)
             return self.open(loaded, entry, accepted)
-        except (ValidationError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (DatabaseError, SQLAlchemyError):
+            raise
+        except Exception as error:
             self.log.warning("mapping_failed", source=source, type=type_, key=key, error=kind_of(error))
             return self._store_only(replace(entry, state="failed", reason="mapping"))
 
@@ -119,7 +122,7 @@ def put(connection: Connection, entry: Entry, *, person: bool) -> Verdict:
         return Verdict("failed", "unknown_task")
     tenant, _, status = locked
     entry = replace(entry, tenant=tenant)
-    ended = status in ("failed", "cancelled") or (status == "done" and entry.kind in ("event", "child"))
+    ended = status in ("failed", "cancelled") or (status == "done" and entry.kind != "message")
     if ended:
         reason = "finished" if status == "done" else status
         return _stored(connection, replace(entry, state="ignored", reason=reason), "ignored")

@@ -20,6 +20,7 @@ from twelvefold.state import State
 from .ids import uuid7
 from .intake import put
 from .registry import Registry
+from .store import inbox
 from .store.claims import FREEZE_LOCK
 from .store.database import Connection, Database
 from .store.inbox import Entry
@@ -105,7 +106,9 @@ class Operate:
                     raise Refused(409, f"That is not what {open_call.tool} gives back: {error}") from None
                 result = tool.__spec__.result.dump_python(value, mode="json")
             settled = Settled(call=call, how=how, by=by, result=result).model_dump(mode="json", exclude_defaults=True)
-            _tell(connection, task_id, "settlement", f"settle:{call}:{open_call.attempt}:{state.seq}", settled, by)
+            key = f"settle:{call}:{open_call.attempt}:{state.seq}"
+            if _tell(connection, task_id, "settlement", key, settled, by).outcome == "duplicate":
+                _same(connection, f"{task_id}:{key}", settled)
         return how
 
     def cancel(self, task_id: str, *, by: str, reason: str = "") -> str:
@@ -116,13 +119,7 @@ class Operate:
                 return status
             if status in ENDED:
                 raise Refused(409, f"Task {task_id} is {status} already.")
-            first = connection.execute(
-                "UPDATE agent_tasks SET cancel_asked = clock_timestamp(), attempts = 0, status ="
-                " CASE WHEN status = 'quarantined' THEN 'ready' ELSE status END"
-                " WHERE id = %s AND cancel_asked IS NULL",
-                (task_id,),
-            ).rowcount
-            if first:
+            if inbox.ask_cancel(connection, task_id):
                 asked = CancelAsked(by=by, reason=reason).model_dump(mode="json")
                 _tell(connection, task_id, "cancel", f"cancel:{uuid7()}", asked, by)
         return "cancelling"
@@ -142,7 +139,7 @@ class Operate:
             connection.execute("UPDATE agent_tasks SET paused_at = NULL, nudged_at = NULL WHERE id = %s", (task_id,))
 
     def retry(self, task_id: str, *, by: str) -> None:
-        """Let a quarantined or parked task go on from where it stopped. Raises Refused 409 for any other."""
+        """Let a quarantined, parked or backing-off task go on now. Raises Refused 409 for any other."""
         self._resumed(task_id, Resumed(by=by, verb="retry"))
 
     def raise_budget(self, task_id: str, *, by: str, decisions: int = 0, tokens: int = 0) -> None:
@@ -155,6 +152,9 @@ class Operate:
             if status in ENDED:
                 raise Refused(409, f"Task {task_id} is {status}; only a task that has not ended can go on.")
             if event.verb == "retry":
+                row = connection.execute("SELECT waiting_for FROM agent_tasks WHERE id = %s", (task_id,)).fetchone()
+                if status != "quarantined" and row not in (("operator",), ("retry",)):
+                    raise Refused(409, f"Task {task_id} is {status} and needs no retry.")
                 connection.execute(
                     "UPDATE agent_tasks SET attempts = 0, nudged_at = NULL,"
                     " status = CASE WHEN status = 'quarantined' THEN 'ready' ELSE status END WHERE id = %s",
@@ -170,7 +170,9 @@ class Operate:
         return self._switch("freeze", scope, by=by, until=until, reason=reason, tenant=tenant)
 
     def pause_scope(self, scope: str, *, by: str, until: datetime | None = None, tenant: str = "*") -> Frozen:
-        """Claim nothing of a scope: `*` or `agent:NAME`, until it is lifted."""
+        """Claim nothing of a scope: `*` or `agent:NAME`, until it is lifted. Raises Refused 409 for another scope."""
+        if scope != "*" and not scope.startswith("agent:"):
+            raise Refused(409, f"{scope!r} cannot be paused. Use '*' or 'agent:NAME', or freeze it.")
         return self._switch("pause", scope, by=by, until=until, reason="", tenant=tenant)
 
     def lift(self, switch_id: int) -> None:
@@ -213,6 +215,16 @@ def _state(connection: Connection, task_id: str) -> State:
     row = connection.execute("SELECT state::text FROM agent_tasks WHERE id = %s", (task_id,)).fetchone()
     assert row is not None
     return State.model_validate_json(row[0])
+
+
+def _same(connection: Connection, key: str, settled: dict[str, Any]) -> None:
+    row = connection.execute(
+        "SELECT payload, sender FROM arrivals WHERE source = 'operate' AND key = %s", (key,)
+    ).fetchone()
+    assert row is not None
+    said, by = row
+    if {**said, "by": ""} != {**settled, "by": ""}:
+        raise Refused(409, f"Already settled as {said['how']} by {by}.")
 
 
 def _tell(connection: Connection, task_id: str, kind: str, key: str, data: dict[str, Any], by: str) -> Verdict:

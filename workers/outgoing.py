@@ -13,29 +13,30 @@ from twelvefold.state import Child as ChildRef
 from twelvefold.state import State, unused
 
 from .store.commits import Child, Letter
-from .work import Work
+from .telemetry import kind_of
+from .work import Runtime, Work
 
 TASK_CHANNEL = "task"
 
 
-def letters(work: Work) -> list[Letter]:
+def letters(work: Work, run: Runtime) -> list[Letter]:
     """The outbox rows of the step's events."""
     found: list[Letter] = []
     for recorded in work.place.events:
         if isinstance(recorded.event, Finished):
-            found += _results(work, recorded, recorded.event)
+            found += _results(work, run, recorded, recorded.event)
             found += _to_parent(work, recorded, recorded.event)
             found += [_cancel(work, recorded, child) for child in work.state.children]
     return found
 
 
-def _results(work: Work, recorded: Recorded, event: Finished) -> list[Letter]:
+def _results(work: Work, run: Runtime, recorded: Recorded, event: Finished) -> list[Letter]:
     if work.state.parent:
         return []
     wanted = [d for d in work.agent.delivery if d.when in ("always", event.status)]
     return [
         _letter(work, recorded, d.channel, d.recipient, {
-            "subject": _subject(work, event),
+            "subject": _subject(work, run, event),
             "text": _text(work, event),
             "at": recorded.at.isoformat(),
         })
@@ -43,9 +44,12 @@ def _results(work: Work, recorded: Recorded, event: Finished) -> list[Letter]:
     ]  # fmt: skip
 
 
-def _subject(work: Work, event: Finished) -> str:
+def _subject(work: Work, run: Runtime, event: Finished) -> str:
     if work.agent.subject is not None and event.status == "done" and event.reason != "nothing_to_do":
-        return work.agent.subject(work.agent.returns.model_validate(event.outcome))
+        try:
+            return work.agent.subject(work.agent.returns.model_validate(event.outcome))
+        except Exception as error:  # a result is not held up by its subject line
+            run.log.error("subject_broke", task=work.held.id, agent=work.agent.name, error=kind_of(error))
     return f"{work.agent.name}: {event.reason or event.status}"
 
 

@@ -1,16 +1,22 @@
-"""The one HTTP client that tools get: hosts from the agent's list only, no redirects, nested timeouts.
+"""What a running tool may use: the one HTTP client, with hosts from the agent's list only, no redirects and nested
+timeouts, and a look into the database.
 
-It refuses to work while the tool reads the database, so that no transaction waits for a network.
+The client refuses to work while the tool reads the database, so that no transaction waits for a network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
 
 import httpx2
+from sqlalchemy.orm import Session
 
 from twelvefold.errors import Fatal
+from twelvefold.state import Task
+
+from .store.database import Database
 
 CONNECT_S = 5.0
 
@@ -41,3 +47,29 @@ def client(hosts: tuple[str, ...], timeout: float, free: Callable[[], bool]) -> 
     """A client for one call of one tool; `timeout` in seconds, connecting at most 5."""
     limits = httpx2.Timeout(timeout, connect=min(CONNECT_S, timeout))
     return httpx2.Client(transport=Guarded(hosts, free), timeout=limits, follow_redirects=False, trust_env=False)
+
+
+class Context:
+    """What a running tool may use (the core's `Ctx`)."""
+
+    def __init__(self, db: Database, task: Task, key: str, hosts: tuple[str, ...], timeout: float) -> None:
+        self.key = key
+        self.task = task
+        self._database = db
+        self._reading = False
+        self._hosts, self._timeout = hosts, timeout
+
+    @cached_property
+    def http(self) -> httpx2.Client:
+        """The guarded client, made when it is asked for."""
+        return client(self._hosts, self._timeout, lambda: not self._reading)
+
+    @contextmanager
+    def db(self) -> Iterator[Session]:
+        """One REPEATABLE READ READ ONLY transaction."""
+        self._reading = True
+        try:
+            with self._database.reading() as session:
+                yield session
+        finally:
+            self._reading = False

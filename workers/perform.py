@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import timedelta
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Protocol, assert_never, cast
 
-from psycopg import Error as DatabaseError
 from pydantic import ValidationError
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from twelvefold.canonical import plain
 from twelvefold.decide import doubted
 from twelvefold.effects import AskModel, Feed, Find, Record, Rest, RunEffect, RunRead, RunWrite
-from twelvefold.errors import Conflict, DeadlinePassed, ToolError
+from twelvefold.errors import DeadlinePassed, Fatal, ToolError
 from twelvefold.events import Event, Failed, Returned, Settled, unhold
 from twelvefold.schema import stored_call
-from twelvefold.state import OpenCall, Task
+from twelvefold.state import OpenCall
 from twelvefold.text import clean_json, shorten
 from twelvefold.tool import Effect, Tool
 
 from .ask import ask_model
-from .outside import client
+from .chances import cause, lost, moved, wait_for_database
+from .outside import Context
 from .store import log
-from .store.database import Database, DirtyTransaction
+from .store.database import DirtyTransaction
 from .telemetry import kind_of
 from .unit import Unit
 from .work import Runtime, Work
 
+READ_AGAIN_S = (0.0, 1.0, None)
 FIND_TRIES_S = 60.0
 """When `find` itself fails, it is asked again after so many seconds."""
 
@@ -44,34 +43,13 @@ class Runs(Protocol):
     def write(self, db: Session) -> Any: ...
 
 
-class Context:
-    """What a running tool may use (the core's `Ctx`)."""
-
-    def __init__(self, db: Database, task: Task, key: str, hosts: tuple[str, ...], timeout: float) -> None:
-        self.key = key
-        self.task = task
-        self._database = db
-        self._reading = False
-        self.http = client(hosts, timeout, lambda: not self._reading)
-
-    @contextmanager
-    def db(self) -> Iterator[Session]:
-        """One REPEATABLE READ READ ONLY transaction."""
-        self._reading = True
-        try:
-            with self._database.reading() as session:
-                yield session
-        finally:
-            self._reading = False
-
-
 def perform(work: Work, unit: Unit, run: Runtime) -> Sequence[Event]:
     """What happened when the want was carried out, and our rows about it written into the commit's transaction.
 
     Only a Write is done again when the commit is repeated; everything else happens once a step.
     """
     if isinstance(work.place.wants, RunWrite):
-        return [_write(work, unit)]
+        return _write(work, unit, run)
     if work.happened is None:
         work.happened = _carry_out(work, run)
     for event in work.happened:
@@ -88,7 +66,7 @@ def _carry_out(work: Work, run: Runtime) -> list[Event]:
         case AskModel():
             return ask_model(work, run, want, lambda call: _read(work, run, call))
         case RunRead():
-            return [_read(work, run, open_call(work))]
+            return _read(work, run, open_call(work))
         case RunEffect():
             return [_effect(work, run, open_call(work))]
         case Find():
@@ -143,19 +121,40 @@ def failed(call: OpenCall, error: BaseException, ms: int = 0) -> Failed:
     return Failed(call=call.seq, type=type(error).__name__, message=text, attempt=max(call.attempt, 1), ms=ms)
 
 
-def _read(work: Work, run: Runtime, call: OpenCall) -> Event:
+def _broke(work: Work, run: Runtime, call: OpenCall, error: BaseException, begun: float) -> list[Event]:
+    """What a Read's or Write's error comes to: nothing happened. What no model can mend is parked for an operator."""
+    if isinstance(error, DeadlinePassed):
+        error = ToolError(f"{call.tool} took longer than {tool_of(work, call).__spec__.timeout:g} s.")
+    if not isinstance(error, ToolError):
+        run.log.error("tool_broke", task=work.held.id, tool=call.tool, error=kind_of(cause(error)))
+    events: list[Event] = [failed(call, cause(error), _ms(begun))]
+    if isinstance(error, Fatal):
+        events.append(Failed(type=error.code, message=shorten(str(error), 1000), then="operator"))
+    return events
+
+
+def _read(work: Work, run: Runtime, call: OpenCall) -> list[Event]:
+    """Run a Read. What is no word to the model is tried twice more, at once and a second later."""
     tool, begun = tool_of(work, call), monotonic()
-    context = _context(work, run, tool, call.key)
-    try:
-        result = _result(tool, cast(Runs, tool).run(context))
-        _in_time(tool, begun)
-        return _returned(tool, call, result, _ms(begun))
-    except Exception as error:
-        if not isinstance(error, ToolError):
-            run.log.warning("tool_broke", task=work.held.id, tool=call.tool, error=kind_of(error))
-        return failed(call, error, _ms(begun))
-    except DeadlinePassed:
-        return failed(call, ToolError(f"{call.tool} took longer than {tool.__spec__.timeout:g} s."), _ms(begun))
+    for pause in READ_AGAIN_S:
+        try:
+            return [_read_once(work, run, tool, call)]
+        except (ToolError, Fatal) as error:
+            return _broke(work, run, call, error, begun)
+        except (Exception, DeadlinePassed) as error:
+            if pause is None:
+                return _broke(work, run, call, error, begun)
+            if lost(error):
+                wait_for_database(run)
+            sleep(pause)
+    raise AssertionError("the last try returns")
+
+
+def _read_once(work: Work, run: Runtime, tool: Tool[Any], call: OpenCall) -> Event:
+    begun = monotonic()
+    result = _result(tool, cast(Runs, tool).run(_context(work, run, tool, call.key)))
+    _in_time(tool, begun)
+    return _returned(tool, call, result, _ms(begun))
 
 
 def _in_time(tool: Tool[Any], begun: float) -> None:
@@ -204,21 +203,19 @@ def _find(work: Work, run: Runtime, call: OpenCall) -> list[Event]:
     return [settled, _returned(tool, call, result, 0)]
 
 
-def _write(work: Work, unit: Unit) -> Event:
-    """Perform a Write behind a savepoint. What is not about the database connection ends as a failure, undone."""
+def _write(work: Work, unit: Unit, run: Runtime) -> list[Event]:
+    """Perform a Write behind a savepoint. What is neither repeated nor swallowed ends as a failure, undone."""
     call = open_call(work)
     tool, begun = tool_of(work, call), monotonic()
     try:
         with unit.savepoint() as session:
             value = cast(Runs, tool).write(session)
             result = _result(tool, value)
-    except (DirtyTransaction, DatabaseError, SQLAlchemyError):
-        raise
     except Exception as error:
-        if isinstance(error, Conflict) and not work.last:
+        if isinstance(error, DirtyTransaction) or lost(error) or (moved(error) and not work.last):
             raise
-        return failed(call, error, _ms(begun))
-    return _returned(tool, call, result, _ms(begun))
+        return _broke(work, run, call, error, begun)
+    return [_returned(tool, call, result, _ms(begun))]
 
 
 def _record(work: Work, unit: Unit, call: OpenCall, event: Returned) -> None:

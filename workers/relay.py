@@ -10,7 +10,7 @@ from twelvefold.ports import Channel, Letter, NotSent, PerhapsSent
 
 from .intake import put
 from .outgoing import TASK_CHANNEL
-from .store import outbox
+from .store import inbox, outbox
 from .store.inbox import Entry
 from .store.outbox import Taken
 from .telemetry import kind_of
@@ -77,11 +77,7 @@ def _to_task(taken: Taken, run: Runtime) -> str:
     )  # fmt: skip
     with run.db.transaction() as connection:
         if p["kind"] == "cancel":
-            connection.execute(
-                "UPDATE agent_tasks SET cancel_asked = coalesce(cancel_asked, clock_timestamp()) WHERE id = %s"
-                " AND status NOT IN ('done', 'failed', 'cancelled')",
-                (taken.recipient,),
-            )
+            inbox.ask_cancel(connection, taken.recipient)
         verdict = put(connection, entry, person=False)
         outbox.settle(connection, taken, "sent", receipt=verdict.outcome)
     return "sent"

@@ -12,13 +12,15 @@ from twelvefold.errors import Stale, Unreadable
 from twelvefold.reducer import reduce
 
 from .absorb import absorb
-from .begin import LetGo, begin
-from .commit import chances, commit, quarantining
+from .begin import begin
+from .chances import chances, give_back, landed
+from .commit import commit, quarantining
 from .perform import perform
 from .store import claims
 from .store.sweeps import shown
+from .telemetry import kind_of
 from .unit import Unit
-from .work import Runtime, Work, begin_work
+from .work import LetGo, Runtime, Work, begin_work
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +40,23 @@ def step(task_id: str, run: Runtime) -> Left:
     if work is None:
         return NOTHING
     try:
-        absorb(work, run)
         for chance in chances(work, run):
             with chance, Unit(run.db) as unit:
-                begin(work, unit, run)
                 with quarantining(work, unit, run):
+                    absorb(work, run)
+                    begin(work, unit, run)
                     happened = perform(work, unit, run)
                     work.move(reduce(work.agent, work.task, happened, work.now()))
-                status = commit(work, unit, run)
-            return Left(status, shown(task_id, work.agent.name, work.held.step + 1, work.next_up))
+                return _left(work, commit(work, unit, run))
     except Stale:
-        run.log.warning("stale", task=task_id, fence=work.held.fence)
+        return _stale(work, run)
     except (LetGo, Unreadable) as reason:
         run.log.warning("let_go", task=task_id, reason=type(reason).__name__)
-        claims.release(run.db, work.held, soon=isinstance(reason, LetGo))
+        give_back(work, run, soon=isinstance(reason, LetGo))
+    except Exception as error:
+        run.log.error("step_broke", task=task_id, agent=work.agent.name, error=kind_of(error))
+        give_back(work, run, died=True)
+        raise
     return NOTHING
 
 
@@ -61,3 +66,17 @@ def claim(task_id: str, run: Runtime) -> Work | None:
         return None
     held = claims.claim(run.db, task_id, run.worker, run.registry.known, run.settings.lease)
     return None if held is None else begin_work(run, held)
+
+
+def _left(work: Work, status: str) -> Left:
+    return Left(status, shown(work.held.id, work.agent.name, work.held.step + 1, work.next_up))
+
+
+def _stale(work: Work, run: Runtime) -> Left:
+    """The claim is another's by now, an approval moved under us, or our own commit landed and its answer was lost."""
+    status = landed(work, run)
+    if status is not None:
+        return _left(work, status)
+    run.log.warning("stale", task=work.held.id, fence=work.held.fence)
+    give_back(work, run, soon=True)
+    return NOTHING

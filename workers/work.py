@@ -49,6 +49,14 @@ class Runtime:
     dice: random.Random = field(default_factory=random.Random)
 
 
+class LetGo(Exception):
+    """The step must not go on here; the task goes back untouched."""
+
+
+class Cancelled(Exception):
+    """A cancel stands in the way of this commit, which would end the task otherwise."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a step stands: what is folded, what is not written yet, what comes next."""
@@ -68,8 +76,10 @@ class Work:
     place: Place
     kept: Place
     happened: Sequence[Happening] | None = None
+    absorbed: bool = False
     begun: bool = False
-    paused: bool = False
+    cancelled: bool = False
+    """A cancel came while the begun effect ran; it is folded before what the effect brought back."""
     last: bool = False
     writing: int = 0
     """The seq of the first event of a write whose answer was not seen."""

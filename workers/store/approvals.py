@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from twelvefold.errors import Stale
-from twelvefold.events import ApprovalAsked, ApprovalMoved, Blocked, Finished, Recorded
+from twelvefold.events import ApprovalAsked, ApprovalMoved, Blocked, Finished, PolicyDenied, Recorded
 
 from .claims import Claimed
 from .database import Connection
@@ -28,7 +28,7 @@ MOVES = {"expired": ["pending"], "superseded": ["pending", "approved"], "stale":
 
 def concerned(events: Sequence[Recorded]) -> bool:
     """Whether these events open or move an approval."""
-    return any(isinstance(r.event, ApprovalAsked | ApprovalMoved | Blocked | Finished) for r in events)
+    return any(isinstance(r.event, ApprovalAsked | ApprovalMoved | Blocked | PolicyDenied | Finished) for r in events)
 
 
 def apply(connection: Connection, held: Claimed, events: Sequence[Recorded]) -> None:
@@ -48,13 +48,15 @@ def apply(connection: Connection, held: Claimed, events: Sequence[Recorded]) -> 
         elif isinstance(event, ApprovalMoved) and event.to in MOVES:
             _move(connection, held, event.call, event.to, event.reason)
         elif isinstance(event, Blocked):
-            _move(connection, held, event.call, "superseded", "freeze", must=False)
+            _move(connection, held, event.call, "superseded", "freeze")
+        elif isinstance(event, PolicyDenied):
+            _move(connection, held, event.call, "superseded", event.why)
         elif isinstance(event, Finished):
             connection.execute(SUPERSEDE, (held.tenant, held.id))
 
 
-def _move(connection: Connection, held: Claimed, call: int, to: str, comment: str, *, must: bool = True) -> None:
+def _move(connection: Connection, held: Claimed, call: int, to: str, comment: str) -> None:
     names = {"tenant": held.tenant, "id": held.id, "call": call, "to": to, "source": MOVES[to], "comment": comment}
-    # an approval of an AUTO call whose verdict changed has no row yet
-    if connection.execute(MOVE, names).rowcount == 0 and must and to == "expired":
+    # a call that was AUTO or denied has no row; one that expires has, unless somebody decided meanwhile
+    if connection.execute(MOVE, names).rowcount == 0 and to == "expired":
         raise Stale

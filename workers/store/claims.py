@@ -23,11 +23,10 @@ UPDATE agent_tasks t
    SET worker_id = %(worker)s, fence = t.fence + 1, attempts = t.attempts + 1,
        claimed_until = clock_timestamp() + make_interval(secs => %(lease)s)
   FROM (SELECT set_config('synchronous_commit', 'off', true)) AS quick
- WHERE t.id = %(id)s AND t.status = 'ready' AND t.worker_id IS NULL
+ WHERE t.id = %(id)s AND t.status = 'ready' AND t.worker_id IS NULL AND t.state_version <= {STATE_VERSION}
    AND t.code_floor <= (%(known)s::jsonb ->> t.agent)::int
    AND (t.cancel_asked IS NOT NULL OR (t.paused_at IS NULL AND NOT {PAUSED}))
-RETURNING t.tenant, t.agent, t.state::text, t.state_version, t.fence, t.attempts, t.inbox_pending, t.current_step,
-          clock_timestamp()
+RETURNING t.tenant, t.agent, t.state::text, t.fence, t.attempts, t.inbox_pending, t.current_step, clock_timestamp()
 """
 
 PERMIT = f"""
@@ -52,7 +51,8 @@ UPDATE approvals SET used_at = clock_timestamp()
 
 RELEASE = """
 UPDATE agent_tasks SET worker_id = NULL, claimed_until = NULL,
-       nudged_at = CASE WHEN %(soon)s THEN NULL ELSE clock_timestamp() END, attempts = greatest(attempts - 1, 0)
+       nudged_at = CASE WHEN %(soon)s THEN NULL ELSE clock_timestamp() END,
+       attempts = CASE WHEN %(died)s THEN attempts ELSE greatest(attempts - 1, 0) END
  WHERE id = %(id)s AND worker_id = %(worker)s AND fence = %(fence)s
 """
 
@@ -95,12 +95,8 @@ def claim(db: Database, task_id: str, worker: UUID, known: str, lease: float) ->
         row = quick(connection, CLAIM, {"id": task_id, "worker": worker, "known": known, "lease": lease}).fetchone()
     if row is None:
         return None
-    tenant, agent, state, version, fence, attempts, pending, step, clock = row
-    if version > STATE_VERSION:
-        state = State(id=task_id, tenant=tenant).model_dump_json()
-    return Claimed(
-        task_id, worker, tenant, agent, State.model_validate_json(state), fence, attempts, pending, step, clock
-    )
+    tenant, agent, state, *rest = row
+    return Claimed(task_id, worker, tenant, agent, State.model_validate_json(state), *rest)
 
 
 def permit(connection: Connection, held: Claimed, *, tool: str, call: int, digest: str, approval: bool) -> Miss | None:
@@ -128,7 +124,28 @@ def permit(connection: Connection, held: Claimed, *, tool: str, call: int, diges
     return None
 
 
-def release(db: Database, held: Claimed, *, soon: bool) -> None:
-    """Give the task back untouched: not a death. `soon`: it is rung at the next sweep, else after the re-nudge time."""
+def not_rung(db: Database, task_id: str) -> None:
+    """Nobody was told of this ready task: the next sweep shall ring it."""
     with db.connection() as connection:
-        connection.execute(RELEASE, {"id": held.id, "worker": held.worker, "fence": held.fence, "soon": soon})
+        connection.execute(
+            "UPDATE agent_tasks SET nudged_at = NULL WHERE id = %s AND status = 'ready' AND worker_id IS NULL",
+            (task_id,),
+        )
+
+
+def ours(connection: Connection, held: Claimed) -> bool:
+    """Whether the claim still is ours, with the task row locked."""
+    found = connection.execute(
+        "SELECT FROM agent_tasks WHERE id = %s AND worker_id = %s AND fence = %s FOR UPDATE",
+        (held.id, held.worker, held.fence),
+    )
+    return found.rowcount == 1
+
+
+def release(db: Database, held: Claimed, *, soon: bool, died: bool = False) -> None:
+    """Give the task back untouched, when it is still ours. `soon`: it is rung at the next sweep, else after the
+    re-nudge time; `died`: this counts as a death of the step.
+    """
+    names = {"id": held.id, "worker": held.worker, "fence": held.fence, "soon": soon, "died": died}
+    with db.connection() as connection:
+        connection.execute(RELEASE, names)

@@ -17,7 +17,7 @@ from twelvefold.events import Finished, Recorded, event_hash
 from twelvefold.state import STATE_VERSION, State
 
 from .claims import Claimed
-from .database import Connection, quick
+from .database import Connection, Database, quick
 
 TASK = """
 WITH t AS (
@@ -26,12 +26,15 @@ WITH t AS (
         waiting_for = %(waiting_for)s, current_step = current_step + 1, seq = %(seq)s, state = %(state)s,
         state_version = %(state_version)s, business_entity_id = %(about)s, due_at = %(due_at)s,
         wait_key = %(wait_key)s, code_floor = %(floor)s, agent_version = %(agent_version)s,
-        worker_id = NULL, claimed_until = NULL, attempts = 0,
-        nudged_at = NULL, lane = 'steps', inbox_pending = inbox_pending - %(n)s, outbox_n = outbox_n + %(letters)s,
+        worker_id = NULL, claimed_until = NULL, attempts = 0, nudged_at = clock_timestamp(),
+        lane = CASE WHEN %(status)s = 'ready' OR inbox_pending > %(n)s THEN lane ELSE 'steps' END,
+        cancel_asked = CASE WHEN NOT %(finished)s THEN cancel_asked END, inbox_pending = inbox_pending - %(n)s,
+        outbox_n = outbox_n + %(letters)s,
         decisions = %(decisions)s, tokens = %(tokens)s, usd = %(usd)s, active_ms = %(active_ms)s,
         outcome = coalesce(%(outcome)s, outcome), reason = %(reason)s,
         finished_at = CASE WHEN %(finished)s THEN clock_timestamp() ELSE finished_at END
      WHERE id = %(id)s AND worker_id = %(worker)s AND fence = %(fence)s
+       AND (cancel_asked IS NULL OR NOT %(finished)s OR %(status)s = 'cancelled')
     RETURNING id, tenant, status, outbox_n)"""
 
 BEGIN = """
@@ -110,7 +113,9 @@ class Batch:
 
 
 def write(connection: Connection, held: Claimed, batch: Batch) -> str | None:
-    """Write the commit; the task's new row status, or None when the claim is no longer ours (nothing was written)."""
+    """Write the commit; the task's new row status. None: nothing was written, as the claim is no longer ours, or a
+    cancel is asked for and the commit would end the task otherwise.
+    """
     s = batch.state
     used = s.lifetime if s.status in ("done", "failed", "cancelled") else s.lifetime.plus(s.used)
     finished = [r.event for r in batch.events if isinstance(r.event, Finished)]
@@ -179,8 +184,21 @@ def _event(i: int, recorded: Recorded, caused_by: int | None) -> dict[str, Any]:
 
 
 def was_written(connection: Connection, held: Claimed, seq: int) -> bool:
-    """Whether an event with this seq was written by this claim: what a lost answer to COMMIT leaves open."""
+    """Whether an event with this seq was written by this claim: what a lost answer to COMMIT leaves open.
+
+    The row lock waits for a transaction of ours that is still under way behind the lost connection.
+    """
+    connection.execute("SELECT FROM agent_tasks WHERE id = %s FOR UPDATE", (held.id,))
     found = connection.execute(
-        "SELECT 1 FROM agent_events WHERE task_id = %s AND seq = %s AND writer = %s", (held.id, seq, held.writer)
-    ).fetchone()
-    return found is not None
+        "SELECT FROM agent_events WHERE task_id = %s AND seq = %s AND writer = %s", (held.id, seq, held.writer)
+    )
+    return found.rowcount == 1
+
+
+def landed_as(db: Database, held: Claimed, seq: int) -> str | None:
+    """The task's status now when this claim wrote an event with this seq, else None."""
+    with db.transaction() as connection:
+        if not was_written(connection, held, seq):
+            return None
+        row = connection.execute("SELECT status FROM agent_tasks WHERE id = %s", (held.id,)).fetchone()
+    return None if row is None else row[0]

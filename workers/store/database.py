@@ -7,6 +7,8 @@ tools write with. No statement leaves anything behind in a session (PgBouncer in
 from __future__ import annotations
 
 import re
+import select
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -15,8 +17,8 @@ from typing import Any, LiteralString, cast
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
-from sqlalchemy import create_engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import create_engine, event
+from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -25,7 +27,9 @@ PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
 
 class DirtyTransaction(Exception):
-    """A database error was swallowed inside the tool: PostgreSQL would turn the commit into a rollback."""
+    """A database error was swallowed inside the tool, and PostgreSQL would turn the commit into a rollback; or the tool
+    ended the transaction.
+    """
 
 
 class ToolSession(Session):
@@ -58,6 +62,8 @@ class Database:
             isolation_level="AUTOCOMMIT",
             skip_autocommit_rollback=True,
         )
+        event.listen(self.engine, "checkout", _must_live)
+        self._unit = threading.local()
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
@@ -85,7 +91,23 @@ class Database:
         with self.engine.connect() as bound:
             connection = cast(Connection, bound.connection.driver_connection)
             with connection.transaction():
-                yield connection, lambda: ToolSession(bind=bound, autoflush=True, expire_on_commit=False)
+                self._unit.connection = connection
+                try:
+                    yield connection, lambda: ToolSession(bind=bound, autoflush=True, expire_on_commit=False)
+                finally:
+                    self._unit.connection = None
+
+    @contextmanager
+    def looking(self) -> Iterator[Connection]:
+        """A connection to read with: that of this thread's open unit of work, as waiting for a second one could wait
+        for ever when every thread does.
+        """
+        mine: Connection | None = getattr(self._unit, "connection", None)
+        if mine is not None:
+            yield mine
+        else:
+            with self.connection() as connection:
+                yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -114,6 +136,16 @@ class Database:
         self.engine.dispose()
 
 
+def _must_live(connection: Connection, *_: object) -> None:
+    """On checkout: a connection that says something while idle has been ended by the server; take another."""
+    if connection.closed:
+        raise DisconnectionError
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if poll.poll(0):
+        raise DisconnectionError
+
+
 @lru_cache(maxsize=512)
 def _numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
     names: dict[str, int] = {}
@@ -135,6 +167,10 @@ def rows(connection: Connection, sql: LiteralString, params: Mapping[str, Any] |
 
 
 def must_be_clean(connection: Connection) -> None:
-    """Raise DirtyTransaction when an earlier statement of this transaction failed and nobody said so."""
-    if connection.info.transaction_status == TransactionStatus.INERROR:
+    """Raise DirtyTransaction when an earlier statement of this transaction failed, or ended it, and nobody said so;
+    OperationalError when the connection was lost meanwhile.
+    """
+    if connection.broken:
+        raise psycopg.OperationalError("the connection was lost inside the tool")
+    if connection.info.transaction_status != TransactionStatus.INTRANS:
         raise DirtyTransaction

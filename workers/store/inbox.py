@@ -10,8 +10,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from twelvefold.text import clean
+
 from .database import Connection, Database
 
+TEXTS = ("source", "key", "type", "reason", "sender", "conversation", "proof", "wait_key")
 ABSORB_AT_ONCE = 100
 
 PENDING = """
@@ -33,6 +36,13 @@ UPDATE agent_tasks
        status = CASE WHEN status IN ('waiting', 'done') THEN 'ready' ELSE status END,
        lane = CASE WHEN %(person)s THEN 'answers' ELSE lane END
  WHERE id = %(id)s
+"""
+
+
+CANCEL = """
+UPDATE agent_tasks SET cancel_asked = clock_timestamp(), attempts = 0, nudged_at = NULL,
+       status = CASE WHEN status = 'quarantined' THEN 'ready' ELSE status END
+ WHERE id = %s AND cancel_asked IS NULL AND status NOT IN ('done', 'failed', 'cancelled')
 """
 
 
@@ -74,13 +84,14 @@ class Entry:
 
 def pending(db: Database, task_id: str) -> list[Pending]:
     """The oldest arrivals that wait, at most 100."""
-    with db.connection() as connection:
+    with db.looking() as connection:
         return [Pending(*row) for row in connection.execute(PENDING, (task_id, ABSORB_AT_ONCE)).fetchall()]
 
 
 def insert(connection: Connection, entry: Entry) -> int | None:
     """Store an arrival; None when its tenant, source and key are known already."""
     names = {name: getattr(entry, name) for name in Entry.__slots__}
+    names |= {name: clean(names[name]) for name in TEXTS if names[name] is not None}
     names["payload"] = json.dumps(entry.payload, default=str)
     names["headers"] = None if entry.headers is None else json.dumps(entry.headers)
     row = connection.execute(INSERT, names).fetchone()
@@ -90,6 +101,11 @@ def insert(connection: Connection, entry: Entry) -> int | None:
 def count(connection: Connection, task_id: str, *, person: bool) -> None:
     """Count one arrival on its (locked) task; a waiting or done task becomes ready. `person`: someone is waiting."""
     connection.execute(COUNT, {"id": task_id, "person": person})
+
+
+def ask_cancel(connection: Connection, task_id: str) -> bool:
+    """Mark the (locked) task as cancelled and wake it where it lies quarantined; False when that was asked before."""
+    return connection.execute(CANCEL, (task_id,)).rowcount == 1
 
 
 def lock(connection: Connection, task_id: str) -> tuple[str, str, str] | None:

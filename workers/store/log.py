@@ -21,13 +21,13 @@ SELECT seq, type, version, data::text FROM agent_events
 def window(db: Database, task_id: str, boundary: int, opened: int) -> list[Row]:
     """What a model may see: the opening event and everything from the boundary on."""
     names = {"id": task_id, "boundary": boundary, "opened": opened, "unseen": list(UNSEEN_TYPES)}
-    with db.connection() as connection:
+    with db.looking() as connection:
         return [Row(*row) for row in quick(connection, WINDOW, names).fetchall()]
 
 
 def data_of(db: Database, task_id: str, seq: int) -> Mapping[str, Any]:
     """The data of one event; LookupError when there is none."""
-    with db.connection() as connection:
+    with db.looking() as connection:
         row = connection.execute(
             "SELECT data::text FROM agent_events WHERE task_id = %s AND seq = %s", (task_id, seq)
         ).fetchone()

@@ -32,13 +32,22 @@ UPDATE agent_tasks t SET status = 'ready', nudged_at = NULL
 """
 
 LATE = """
-UPDATE arrivals SET state = 'ignored', reason = t.status
-  FROM agent_tasks t
- WHERE arrivals.id IN (
-       SELECT r.id FROM arrivals r JOIN agent_tasks k ON k.id = r.task_id
-        WHERE r.absorbed_seq IS NULL AND r.state = 'accepted' AND k.status IN ('failed', 'cancelled')
-        ORDER BY r.id LIMIT 100)
-   AND t.id = arrivals.task_id AND t.status IN ('failed', 'cancelled')
+WITH late AS (
+    SELECT r.id, r.task_id FROM arrivals r
+     WHERE r.absorbed_seq IS NULL AND r.state = 'accepted'
+       AND (SELECT k.status FROM agent_tasks k WHERE k.id = r.task_id) IN ('failed', 'cancelled')
+     ORDER BY r.id LIMIT 100),
+held AS (
+    SELECT k.id, k.status FROM agent_tasks k WHERE k.id IN (SELECT task_id FROM late)
+     ORDER BY k.id FOR UPDATE SKIP LOCKED),
+gone AS (
+    UPDATE arrivals r SET state = 'ignored', reason = h.status FROM late l JOIN held h ON h.id = l.task_id
+     WHERE r.id = l.id AND r.state = 'accepted' AND r.absorbed_seq IS NULL
+    RETURNING r.task_id),
+counted AS (
+    UPDATE agent_tasks t SET inbox_pending = inbox_pending - g.n
+      FROM (SELECT task_id, count(*) AS n FROM gone GROUP BY task_id) g WHERE t.id = g.task_id)
+SELECT count(*) FROM gone
 """
 
 UNCLAIMED = """
@@ -60,7 +69,8 @@ RETURNING o.id::text, o.channel, o.n
 """
 
 LOST_LETTERS = """
-UPDATE outbox SET state = 'unknown', error = 'the worker was lost while sending', settled_at = clock_timestamp()
+UPDATE outbox SET state = CASE WHEN channel = 'task' THEN 'pending' ELSE 'unknown' END, nudged_at = NULL,
+       error = 'the worker was lost while sending', settled_at = CASE WHEN channel <> 'task' THEN clock_timestamp() END
  WHERE state = 'sending' AND claimed_until < clock_timestamp()
 """
 
@@ -88,7 +98,8 @@ def make_due(db: Database) -> int:
 def set_aside(db: Database) -> int:
     """Arrivals that nobody will absorb any more are marked with the reason: how many."""
     with db.connection() as connection:
-        return connection.execute(LATE).rowcount + connection.execute(UNCLAIMED).rowcount
+        late = connection.execute(LATE).fetchone()
+        return (late[0] if late else 0) + connection.execute(UNCLAIMED).rowcount
 
 
 def letters(db: Database, room: int, renudge: float) -> list[tuple[str, str]]:
