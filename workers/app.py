@@ -10,15 +10,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from celery import Celery
+from kombu.entity import Queue
 from kombu.transport import redis as transport
 
+from .lanes import LANES
 from .settings import Settings, load
 
 VISIBILITY_S = 3600
 """Over twice the longest step; the broker's redelivery is only a second net below our own sweep."""
 
 
-class KeptClient(transport.Channel):
+class Channel(transport.Channel):
     """kombu builds a Redis client for every publish and every acknowledgement; this keeps one for each channel."""
 
     @contextmanager
@@ -30,23 +32,34 @@ class KeptClient(transport.Channel):
             client = self.__dict__["_kept_client"] = self._create_client()  # type: ignore[no-untyped-call]
         yield client
 
+    def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
+        """Acknowledge what has to be; a doorbell is gone when it is read, and costs no second round trip."""
+        if delivery_tag in self.qos._delivered:
+            super().basic_ack(delivery_tag, multiple)  # type: ignore[no-untyped-call]
+
+
+def doorbells(name: str, **options: Any) -> Queue:
+    """A queue whose messages are gone once they are read: a lost doorbell is rung again, so nothing acknowledges."""
+    return Queue(name, routing_key=name, no_ack=True, **options)  # type: ignore[no-untyped-call]
+
 
 def make(settings: Settings) -> Celery:
     """The application for these settings."""
-    transport.Transport.Channel = KeptClient
+    transport.Transport.Channel = Channel
     app = Celery("twelvefold", broker=settings.broker_url.get_secret_value(), include=["workers.tasks"])
     app.conf.update(
         accept_content=["json"],
         task_serializer="json",
         task_ignore_result=True,
-        task_acks_late=True,
-        task_reject_on_worker_lost=True,
+        task_queues=[doorbells(f"{settings.lane_prefix}.{lane}") for lane in LANES],
         task_track_started=False,
         task_publish_retry=False,
         task_default_queue=f"{settings.lane_prefix}.steps",
         task_send_sent_event=False,
         worker_send_task_events=settings.worker_events,
         worker_prefetch_multiplier=1,
+        worker_disable_prefetch=True,
+        task_acks_late=True,  # acknowledges nothing to the broker, but wakes the consumer when a slot is free
         worker_disable_rate_limits=True,
         worker_hijack_root_logger=False,
         broker_connection_retry_on_startup=True,

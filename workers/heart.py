@@ -13,12 +13,13 @@ from psycopg import Error as DatabaseError
 from sqlalchemy.exc import SQLAlchemyError
 
 from .store import alive
-from .sweeper import sweep
+from .sweeper import ring_steps, sweep
 from .telemetry import kind_of
 from .work import Runtime
 
 TRUST_S = 5.0
 CANARY_S = 15.0
+FEED_S = 0.05
 SILENT_S = 60.0
 TROUBLE = (DatabaseError, SQLAlchemyError, OSError)
 
@@ -69,11 +70,13 @@ class Heart:
         self.slots = slots
         self.canary = Canary()
         self.on_silence = on_silence
-        self._stop = Event()
+        self._stop, self._hungry = Event(), Event()
+        self._more = False
         self._threads = [
             Thread(target=self._every, args=(run.settings.heartbeat, self._beat), name="heartbeat", daemon=True),
             Thread(target=self._every, args=(run.settings.sweep, self._sweep), name="sweep", daemon=True),
             Thread(target=self._every, args=(CANARY_S, self._sing), name="canary", daemon=True),
+            Thread(target=self._feed, name="feed", daemon=True),
         ]
 
     def start(self) -> None:
@@ -82,9 +85,15 @@ class Heart:
         for thread in self._threads:
             thread.start()
 
+    def hungry(self) -> None:
+        """A task has left the lane and another could take its place."""
+        if self._more:
+            self._hungry.set()
+
     def stop(self) -> None:
         """Stop the threads."""
         self._stop.set()
+        self._hungry.set()
         for thread in self._threads:
             thread.join(timeout=5)
 
@@ -104,7 +113,17 @@ class Heart:
         self.run.pulse.beat(sent)
 
     def _sweep(self) -> None:
-        sweep(self.run)
+        self._more = sweep(self.run).get("more", 0) > 0
+
+    def _feed(self) -> None:
+        """While there is a backlog, short tasks must not wait for the next sweep: ring as soon as some have ended."""
+        while not self._stop.wait(FEED_S):
+            self._hungry.wait()
+            self._hungry.clear()
+            try:
+                self._more = ring_steps(self.run)
+            except TROUBLE as error:
+                self.run.log.warning("heart_trouble", what="feed", error=kind_of(error))
 
     def _sing(self) -> None:
         if self.canary.silent():

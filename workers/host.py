@@ -18,6 +18,7 @@ from .relay import deliver
 from .settings import Settings
 from .step import step
 from .store import alive
+from .store.claims import not_rung
 from .telemetry import configure
 from .wiring import channels, runtime
 from .work import Runtime
@@ -76,8 +77,11 @@ class Host:
         """One step, and the doorbell for the next one."""
         assert self.run is not None
         left = step(task_id, self.run)
-        if left.status == "ready":
-            self.run.lanes.ring("steps", [(task_id, left.shown)])
+        assert self.heart is not None
+        if left.status != "ready":
+            self.heart.hungry()
+        elif not self.run.lanes.ring("steps", [(task_id, left.shown)]):
+            not_rung(self.run.db, task_id)
         return left.status
 
     def deliver(self, letter_id: str) -> str:

@@ -24,11 +24,21 @@ def sweep(run: Runtime) -> dict[str, int]:
         done["freed"] = alive.free_dead(run.db, s.dead_after)
         if done["freed"]:
             run.log.warning("claims_freed", count=done["freed"])
-    for lane in ("answers", "steps"):
-        done[lane] = run.lanes.ring(lane, sweeps.ring(run.db, lane, _room(run, lane), s.renudge))
+    done["more"] = int(ring_steps(run))
     room = _room(run, "delivery")
     done["delivery"] = run.lanes.ring("delivery", sweeps.letters(run.db, room, s.renudge))
     return done
+
+
+def ring_steps(run: Runtime) -> bool:
+    """Ring ready tasks as far as their lanes have room; whether a lane was filled, so that there may be more."""
+    filled = False
+    for lane in ("answers", "steps"):
+        room = _room(run, lane)
+        bells = sweeps.ring(run.db, lane, room, run.settings.renudge)
+        run.lanes.ring(lane, bells)
+        filled = filled or 0 < room <= len(bells)
+    return filled
 
 
 def _room(run: Runtime, lane: str) -> int:
