@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Mapping
 from threading import Timer
@@ -44,6 +45,9 @@ class Host:
         queues.select_add(Queue(canary, routing_key=canary, durable=False, auto_delete=True, expires=600))  # type: ignore[no-untyped-call]
         self.heart = Heart(self.run, slots, on_silence=self._give_up)
         self.heart.start()
+        # what is loaded by now stays loaded: the collector need not walk through it again and again
+        gc.collect()
+        gc.freeze()
         self.run.log.info("worker_started", slots=slots, agents=sorted(self.run.registry.loaded))
 
     def stop(self) -> None:
