@@ -13,7 +13,7 @@ from twelvefold.reducer import reduce
 
 from .absorb import absorb
 from .begin import begin
-from .chances import chances, give_back, landed
+from .chances import cause, chances, give_back, landed
 from .commit import commit, quarantining
 from .perform import perform
 from .store import claims
@@ -54,7 +54,7 @@ def step(task_id: str, run: Runtime) -> Left:
         run.log.warning("let_go", task=task_id, reason=type(reason).__name__)
         give_back(work, run, soon=isinstance(reason, LetGo))
     except Exception as error:
-        run.log.error("step_broke", task=task_id, agent=work.agent.name, error=kind_of(error))
+        run.log.error("step_broke", task=task_id, agent=work.agent.name, error=kind_of(cause(error)))
         give_back(work, run, died=True)
         raise
     return NOTHING

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
-from .store.database import Connection, Database, ToolSession, must_be_clean
+from .store.database import Connection, Database, ToolSession, in_transaction, must_be_clean
 
 SAVEPOINT = "SAVEPOINT rows; SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '30s'"
 
@@ -60,6 +60,8 @@ class Unit:
             session.expunge_all()
 
     def undo(self) -> None:
-        """Undo the tool's rows; what was written before them stays."""
-        if self._saved and self._connection is not None and not self._connection.broken:
+        """Undo the tool's rows; what was written before them stays. There is nothing to undo in a lost transaction, nor
+        in one that the tool itself has ended.
+        """
+        if self._saved and self._connection is not None and in_transaction(self._connection):
             self._connection.execute("ROLLBACK TO SAVEPOINT rows")

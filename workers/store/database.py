@@ -166,6 +166,11 @@ def rows(connection: Connection, sql: LiteralString, params: Mapping[str, Any] |
         return cursor.execute(sql, params).fetchall()
 
 
+def in_transaction(connection: Connection) -> bool:
+    """Whether the connection stands inside a transaction, even a failed one."""
+    return connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
 def must_be_clean(connection: Connection) -> None:
     """Raise DirtyTransaction when an earlier statement of this transaction failed, or ended it, and nobody said so;
     OperationalError when the connection was lost meanwhile.
