@@ -1,0 +1,210 @@
+"""The crash matrix, every row with real processes: held at a fake model, a fake service or a proxy, then killed."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from console.embedded import Postgres, Valkey
+from tests.kills.processes import World, world
+from tests.proxy import Proxy
+from twelvefold.events import ModelAsked, Settled, Started
+
+pytestmark = [pytest.mark.kills, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def w(fresh_database: Any, valkey: Valkey) -> Iterator[World]:
+    """A world without workers."""
+    valkey.start()
+    with world(fresh_database, valkey) as made:
+        yield made
+
+
+def paid_once(w: World, task: str, *, sent: int = 1) -> None:
+    """The service did it once, our row is there once, and the task says so."""
+    assert len(w.service.effects) == 1
+    assert len(w.posts()) == sent
+    assert w.one("SELECT count(*) FROM refunds") == 1
+    assert w.fleet.kinds(task).count("Returned") == 1
+
+
+def test_killed_before_the_claim_it_is_rung_again(w: World) -> None:
+    task = w.pay()
+    w.fleet.run.lanes.prefix = w.prefix
+    w.fleet.run.lanes.ring("steps", [(task, "a doorbell that a dying worker takes along")])
+    assert w.fleet.run.lanes.client.rpop(f"{w.prefix}.steps") is not None
+    w.worker()
+    w.until_status(task, "done")
+    paid_once(w, task)
+
+
+def test_killed_after_the_claim_and_before_begin_it_is_performed_once(w: World, postgres: Postgres) -> None:
+    with Proxy(postgres.socket) as proxy:
+        rule = proxy.hold_next(b"pg_advisory_xact_lock_shared")
+        first = w.worker(database=proxy.url(w.app_url))
+        task = w.pay()
+        rule.wait(30)
+        first.kill()
+        assert w.service.begun == []
+        w.worker()
+        w.until_status(task, "done")
+    paid_once(w, task)
+    assert w.fleet.kinds(task).count("Started") == 1
+
+
+def test_killed_during_the_model_call_it_is_asked_again_and_recorded_once(w: World) -> None:
+    w.model.hold()
+    first = w.worker()
+    task = w.pay()
+    w.model.waiting(1, 30)
+    first.kill()
+    w.worker()
+    w.model.waiting(2, 30)
+    w.model.release()
+    w.until_status(task, "done")
+    asked = [event for event in w.fleet.events(task) if isinstance(event, ModelAsked)]
+    assert [event.lost for event in asked] == [1, 0], "the estimate of the lost call is charged"
+    assert asked[0].spent.tokens_in > asked[1].spent.tokens_in
+    paid_once(w, task)
+
+
+@pytest.mark.parametrize(
+    ("tool", "comes_to", "sent"), [("pay", "waiting/settle", 1), ("pay_again", "done", 2), ("pay_and_look", "done", 1)]
+)
+def test_killed_after_begin_and_before_the_commit_it_is_in_doubt(w: World, tool: str, comes_to: str, sent: int) -> None:
+    w.service.hold_after()
+    first = w.worker()
+    task = w.pay(tool)
+    w.service.waiting(1, 30)
+    first.kill()
+    w.service.release()
+    w.worker()
+    w.until_status(task, comes_to)
+    assert "Doubted" in w.fleet.kinds(task)
+    if tool == "pay":
+        call = w.fleet.state(task).call
+        assert call is not None and w.one("SELECT count(*) FROM refunds") == 0
+        w.fleet.operate.settle(task, call.seq, how="happened", by="me", result={"key": call.key, "amount": "5"})
+        w.until_status(task, "done")
+    keys = {event.key for event in w.fleet.events(task) if isinstance(event, Started)}
+    assert len(keys) == 1, "every attempt has the key of the first"
+    if tool == "pay_and_look":
+        assert [e.by for e in w.fleet.events(task) if isinstance(e, Settled)] == ["find"]
+    paid_once(w, task, sent=sent)
+
+
+def test_killed_with_the_commit_on_its_way_there_nothing_of_the_step_exists(w: World, postgres: Postgres) -> None:
+    with Proxy(postgres.socket) as proxy:
+        rule = proxy.hold_next(b"INSERT INTO agent_events")
+        first = w.worker(database=proxy.url(w.app_url))
+        task = w.pay()
+        rule.wait(30)
+        first.kill()
+        assert w.fleet.kinds(task) == []
+    w.worker()
+    w.until_status(task, "done")
+    assert len(w.model.requests) == 3, "asked again for the lost decision, once for the next"
+    paid_once(w, task)
+
+
+def test_killed_before_the_answer_of_the_commit_the_step_stands_whole(w: World, postgres: Postgres) -> None:
+    with Proxy(postgres.socket) as proxy:
+        first = w.worker(database=proxy.url(w.app_url))
+        w.model.hold()
+        task = w.pay()
+        w.model.waiting(1, 30)
+        rule = proxy.hold_next(b"ready", "to_client")
+        w.model.release()
+        rule.wait(30)
+        first.kill()
+        assert w.fleet.kinds(task) == ["Arrived", "ModelAsked", "Decided"]
+    w.worker()
+    w.until_status(task, "done")
+    assert len(w.model.requests) == 2, "nobody asked again for a decision that stood"
+    paid_once(w, task)
+
+
+def test_killed_after_the_commit_and_before_the_doorbell_it_is_swept(w: World, valkey: Valkey) -> None:
+    w.model.hold()
+    first = w.worker()
+    task = w.pay()
+    w.model.waiting(1, 30)
+    valkey.stop()
+    w.model.release()
+    w.until(lambda: "Decided" in w.fleet.kinds(task))
+    first.kill()
+    valkey.start()
+    w.worker()
+    w.until_status(task, "done")
+    paid_once(w, task)
+
+
+def test_sigterm_in_mid_step_gives_the_claim_back(w: World) -> None:
+    w.model.hold()
+    first = w.worker(TWELVEFOLD_SOFT_SHUTDOWN="1")
+    task = w.pay()
+    w.model.waiting(1, 30)
+    first.send(signal.SIGTERM)
+    assert first.process.wait(15) == 0
+    row = w.fleet.row(task)
+    assert (row["worker_id"], row["attempts"], row["status"]) == (None, 0, "ready"), "released, not left to expire"
+    w.model.release()
+    w.worker()
+    w.until_status(task, "done")
+    paid_once(w, task)
+
+
+def test_redis_flushed_restarted_and_gone_loses_nothing(w: World, valkey: Valkey) -> None:
+    w.worker()
+    tasks = [w.pay("pay_again", f"ord_{n}") for n in range(6)]
+    w.until(lambda: len(w.posts()) >= 2)
+    valkey.flush()
+    w.until(lambda: len(w.posts()) >= 4)
+    valkey.restart(down_for=2)
+    tasks += [w.pay("pay_again", f"ord_{n}") for n in range(6, 9)]
+    valkey.kill()
+    late = w.pay("pay_again", "ord_9")
+    valkey.start()
+    for task in [*tasks, late]:
+        w.until_status(task, "done", 90)
+    assert len(w.service.effects) == 10
+    assert w.one("SELECT count(*) FROM refunds") == 10
+
+
+@pytest.mark.long
+def test_postgresql_away_for_twelve_seconds_frees_no_claim_and_repeats_no_call(w: World, postgres: Postgres) -> None:
+    shipped = {"HEARTBEAT": "2", "DEAD_AFTER": "8", "SWEEP": "1", "RENUDGE": "5"}
+    w.worker(**{f"TWELVEFOLD_{name}": value for name, value in shipped.items()})
+    w.model.hold()
+    tasks = [w.fleet.open("notes", f"keep_note number {n}") for n in range(4)]
+    w.model.waiting(4, 30)
+    before = {task: w.fleet.row(task)["fence"] for task in tasks}
+    postgres.stop()
+    w.model.release()
+    postgres.restart(down_for=12)
+    for task in tasks:
+        w.until_status(task, "done", 90)
+    assert len(w.model.requests) == 8, "two decisions for each task, none of them twice"
+    assert {w.fleet.row(task)["fence"] - before[task] for task in tasks} == {2}, "no claim was freed and taken again"
+    assert w.one("SELECT count(*) FROM notes") == 4
+
+
+def test_a_stopped_worker_that_wakes_after_another_finished_changes_nothing(w: World) -> None:
+    w.service.hold()
+    first = w.worker()
+    task = w.pay("pay_again")
+    w.service.waiting(1, 30)
+    first.send(signal.SIGSTOP)
+    w.worker()
+    w.service.waiting(2, 30)
+    w.service.release()
+    w.until_status(task, "done")
+    row, kinds = w.fleet.row(task), w.fleet.kinds(task)
+    first.send(signal.SIGCONT)
+    w.until(lambda: first.said('"stale"'))
+    assert (w.fleet.row(task), w.fleet.kinds(task)) == (row, kinds)
+    paid_once(w, task, sent=2)
