@@ -28,6 +28,12 @@ FAST = {
     "TWELVEFOLD_RENUDGE": "0.5",
 }
 """Ten times faster than shipped; figures of recovery never use it."""
+SHIPPED = {
+    "TWELVEFOLD_HEARTBEAT": "2",
+    "TWELVEFOLD_DEAD_AFTER": "8",
+    "TWELVEFOLD_SWEEP": "1",
+    "TWELVEFOLD_RENUDGE": "5",
+}
 LANES = ("steps", "answers", "delivery")
 
 
@@ -76,12 +82,14 @@ class World:
     prefix: str = field(default_factory=lambda: f"k{uuid4().hex[:8]}")
     workers: list[Worker] = field(default_factory=list)
 
-    def worker(self, *, database: str | None = None, slots: int = 8, ready: bool = True, **env: str) -> Worker:
+    def worker(
+        self, *, database: str | None = None, slots: int = 8, ready: bool = True, env: dict[str, str] | None = None
+    ) -> Worker:
         """Start a worker; returns when its row stands in the database. `database` may lead through a proxy."""
         environment = {
             **os.environ, **FAST, "DATABASE_URL": database or self.app_url, "BROKER_URL": self.valkey.url,
             "AGENT_MODULES": "tests.agents", "TWELVEFOLD_LANE_PREFIX": self.prefix, "PYTHONPATH": str(ROOT),
-            "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": self.model.base_url, **env,
+            "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": self.model.base_url, **(env or {}),
         }  # fmt: skip
         made = Worker(environment, ",".join(f"{self.prefix}.{lane}" for lane in LANES), slots)
         self.workers.append(made)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from console.embedded import Postgres, Valkey
-from tests.kills.processes import World, world
+from tests.kills.processes import SHIPPED, World, world
 from tests.proxy import Proxy
 from twelvefold.events import ModelAsked, Settled, Started
 
@@ -145,7 +145,7 @@ def test_killed_after_the_commit_and_before_the_doorbell_it_is_swept(w: World, v
 
 def test_sigterm_in_mid_step_gives_the_claim_back(w: World) -> None:
     w.model.hold()
-    first = w.worker(TWELVEFOLD_SOFT_SHUTDOWN="1")
+    first = w.worker(env={"TWELVEFOLD_SOFT_SHUTDOWN": "1"})
     task = w.pay()
     w.model.waiting(1, 30)
     first.send(signal.SIGTERM)
@@ -177,8 +177,7 @@ def test_redis_flushed_restarted_and_gone_loses_nothing(w: World, valkey: Valkey
 
 @pytest.mark.long
 def test_postgresql_away_for_twelve_seconds_frees_no_claim_and_repeats_no_call(w: World, postgres: Postgres) -> None:
-    shipped = {"HEARTBEAT": "2", "DEAD_AFTER": "8", "SWEEP": "1", "RENUDGE": "5"}
-    w.worker(**{f"TWELVEFOLD_{name}": value for name, value in shipped.items()})
+    w.worker(env=SHIPPED)
     w.model.hold()
     tasks = [w.fleet.open("notes", f"keep_note number {n}") for n in range(4)]
     w.model.waiting(4, 30)
