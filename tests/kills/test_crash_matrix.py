@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import hmac
+import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
-from console.embedded import Postgres, Valkey
+from console.embedded import Postgres, Valkey, free_port
+from console.migrate import ROOT
 from tests.kills.processes import SHIPPED, World, world
 from tests.proxy import Proxy
 from twelvefold.events import ModelAsked, Settled, Started
 
+SECRET = "a secret of this test"
 pytestmark = [pytest.mark.kills, pytest.mark.timeout(180)]
 
 
@@ -30,6 +40,63 @@ def paid_once(w: World, task: str, *, sent: int = 1) -> None:
     assert len(w.posts()) == sent
     assert w.one("SELECT count(*) FROM refunds") == 1
     assert w.fleet.kinds(task).count("Returned") == 1
+
+
+def serve(w: World, database: str, port: int) -> subprocess.Popen[bytes]:
+    """Our web application as a process of its own."""
+    environment = {
+        **os.environ, "DATABASE_URL": database, "BROKER_URL": w.valkey.url, "GITHUB_WEBHOOK_SECRETS": SECRET,
+        "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    argv = [sys.executable, "-m", "console.cli", "http", "--port", str(port)]
+    made = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def answers() -> bool:
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/livez", timeout=1):
+                return True
+        except OSError:
+            return False
+
+    w.until(answers)
+    return made
+
+
+def deliver(port: int) -> dict[str, Any]:
+    """One signed delivery, always with the same key."""
+    body = (ROOT / "tests/data/github/release-published.json").read_bytes()
+    headers = {
+        "Content-Type": "application/json", "X-GitHub-Event": "release", "X-GitHub-Delivery": "delivery-1",
+        "X-Hub-Signature-256": "sha256=" + hmac.new(SECRET.encode(), body, "sha256").hexdigest(),
+    }  # fmt: skip
+    with urlopen(Request(f"http://127.0.0.1:{port}/hooks/github", body, headers), timeout=20) as answer:
+        found: dict[str, Any] = json.loads(answer.read())
+        return found
+
+
+def test_killed_while_accepting_an_arrival_nothing_is_stored_and_the_retry_is_accepted(
+    w: World, postgres: Postgres
+) -> None:
+    port = free_port()
+    with Proxy(postgres.socket) as proxy, ThreadPoolExecutor(1) as sender:
+        rule = proxy.hold_next(b"INSERT INTO agent_tasks")
+        first = serve(w, proxy.url(w.app_url), port)
+        lost = sender.submit(deliver, port)
+        rule.wait(30)
+        first.kill()
+        first.wait()
+        with pytest.raises((OSError, HTTPException)):
+            lost.result(30)
+    stored = "SELECT (SELECT count(*) FROM arrivals) + (SELECT count(*) FROM agent_tasks)"
+    assert w.one(stored) == 0
+    second = serve(w, w.app_url, port)
+    try:
+        assert deliver(port)["outcome"] == "accepted"
+        assert deliver(port)["outcome"] == "duplicate"
+        assert w.one(stored) == 2
+    finally:
+        second.kill()
+        second.wait()
 
 
 def test_killed_before_the_claim_it_is_rung_again(w: World) -> None:
