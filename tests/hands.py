@@ -112,9 +112,9 @@ def until(true: Callable[[], Any], what: str = "it") -> None:
         sleep(0.005)
 
 
-def blocked(owner_url: str) -> int:
-    """How many backends of this database wait for a lock."""
-    with psycopg.connect(owner_url.replace("+psycopg", ""), autocommit=True) as connection:
+def blocked(app_url: str) -> int:
+    """How many of this role's connections wait for a lock; other roles' waits are not shown to it."""
+    with psycopg.connect(app_url.replace("+psycopg", ""), autocommit=True) as connection:
         row = connection.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         ).fetchone()

@@ -141,6 +141,8 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
         case Blocked():
             return _blocked(s, recorded, event)
         case CancelAsked():
+            if s.status == "done" and s.message_seq <= s.outcome_seq:
+                return {}  # nothing is left to cancel, and a later run is not meant
             if s.status not in ("waiting", "quarantined"):
                 return {"cancel": True}
             in_doubt = s.call is not None and s.call.phase == "doubt"
@@ -217,7 +219,7 @@ def _new_run(s: State, event: Reopened, recorded: Recorded) -> dict[str, Any]:
     return {
         **_ready(), "run": event.run, "opened": event.by, "opened_at": recorded.at, "used": Usage(), "extra": Usage(),
         "fingerprints": (), "tools": (), "failures": 0, "rejections": 0, "transport": 0, "children_born": 0,
-        "cancel": False, "reason": "", "outcome_seq": 0,
+        "reason": "", "outcome_seq": 0,
     }  # fmt: skip
 
 

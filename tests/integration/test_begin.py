@@ -14,7 +14,7 @@ from tests.fakes.http_service import FakeService
 from tests.hands import beside, change, due, once, owner
 from tests.harness import Fleet, fleet
 from twelvefold import AUTO, Task, Verdict, ask, deny
-from twelvefold.events import ApprovalMoved, Blocked, Finished, PolicyDenied
+from twelvefold.events import ApprovalMoved, Blocked, Finished, PolicyDenied, Started
 from twelvefold.tool import Tool
 from workers.operate import Refused
 from workers.store import sweeps
@@ -145,7 +145,7 @@ def test_freeze_answers_with_what_had_begun(fresh_database: Any, service: FakeSe
 
 def call_of_started(f: Fleet, task: str) -> int:
     """The call of the Started event."""
-    return next(e.call for e in f.events(task) if type(e).__name__ == "Started")  # type: ignore[attr-defined]
+    return next(e.call for e in f.events(task) if isinstance(e, Started))
 
 
 def test_a_resend_waits_for_the_end_of_a_freeze(fresh_database: Any, service: FakeService) -> None:

@@ -235,7 +235,7 @@ def test_when_record_raises_what_came_back_is_held_and_recorded_after_retry(
         assert f.drain(task) == "quarantined"
         assert f.one("SELECT count(*) FROM refunds") == 0
         held = [e.held for e in f.events(task) if isinstance(e, Quarantined)]
-        assert held[0][0][0] == "Returned"  # type: ignore[index, call-overload]
+        assert held[0][0][0] == "Returned"  # type: ignore[index]
         f.operate.retry(task, by="ann")
         assert f.drain(task) == "quarantined", "still broken"
         BROKEN.clear()

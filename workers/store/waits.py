@@ -55,7 +55,7 @@ def waiters(connection: Connection, tenant: str, key: str) -> list[str]:
 
 SHARE = """
 INSERT INTO outbox (id, tenant, task_id, seq, channel, recipient, conversation, n, key, payload)
-VALUES (%(id)s, %(tenant)s, %(task)s, 0, 'task', %(task)s, %(key)s, 0, %(key)s, %(payload)s)
+VALUES (%(id)s, %(tenant)s, %(task)s::uuid, 0, 'task', %(task)s::text, %(key)s, 0, %(key)s, %(payload)s)
 ON CONFLICT (tenant, key) DO NOTHING
 """
 
