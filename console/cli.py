@@ -26,9 +26,9 @@ from workers.store.database import Database
 from . import views
 from .demo import demo as run_demo
 from .demo import post_release
+from .dev import LANES, Stack
 from .migrate import ROOT
 from .migrate import migrate as run_migrate
-from .stack import LANES, Stack
 
 HOME = ROOT / ".twelvefold"
 Home = Annotated[Path, typer.Option(help="Where `up` keeps data and logs.")]

@@ -19,8 +19,8 @@ import typer
 
 from workers.store.database import Database
 
+from .dev import Stack
 from .migrate import ROOT
-from .stack import Stack
 from .views import events, short
 
 PAYLOAD = ROOT / "tests" / "data" / "github" / "release-published.json"
