@@ -5,9 +5,10 @@ Pure: the same input gives the same output and the same hashes. Time arrives as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from .agent import Agent
 from .decide import decide
@@ -33,6 +34,7 @@ class Moved:
 def reduce(agent: Agent, task: Task, happened: Iterable[Event], at: datetime) -> Moved:
     """The task after what happened. Raises whatever the agent's own code raises; nothing is changed then."""
     events: list[Recorded] = []
+    task = _seeing(task, events)
     at = max(at, task.state.at or at)
     queue = list(happened)
     for _ in range(MOST_TURNS):
@@ -55,8 +57,18 @@ def absorb(agent: Agent, task: Task, arrived: Iterable[Event], now: datetime) ->
     passed = moved.state.passed(now)
     if not passed or moved.state.status != "waiting":
         return moved
-    woken = reduce(agent, replace(task, state=moved.state), [Woke(passed=passed)], now)
+    woken = reduce(agent, replace(_seeing(task, moved.events), state=moved.state), [Woke(passed=passed)], now)
     return Moved(woken.state, moved.events + woken.events, woken.wants)
+
+
+def _seeing(task: Task, events: Sequence[Recorded]) -> Task:
+    """The task whose `read` also finds events that nobody has stored yet."""
+
+    def read(seq: int) -> Mapping[str, Any]:
+        new = next((r.event for r in events if r.seq == seq), None)
+        return task.read(seq) if new is None else new.model_dump(mode="json", exclude_defaults=True)
+
+    return replace(task, read=read)
 
 
 def stands(state: State, event: Event) -> Event:

@@ -1,4 +1,7 @@
-"""What a sweep reads and rings: ready tasks fairly by tenant, due deadlines, outbox rows, ended tasks' late mail."""
+"""What a sweep reads and rings: ready tasks fairly by tenant, due deadlines, outbox rows, ended tasks' late mail.
+
+Deadlines compare with `statement_timestamp()`: with `clock_timestamp()`, which is volatile, no index would be used.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ RETURNING t.id::text, t.agent, t.current_step, coalesce(t.state -> 'call' ->> 't
 
 DUE = """
 WITH due AS (
-    SELECT id FROM agent_tasks WHERE status = 'waiting' AND due_at <= clock_timestamp()
+    SELECT id FROM agent_tasks WHERE status = 'waiting' AND due_at <= statement_timestamp()
      ORDER BY due_at LIMIT 1000)
 UPDATE agent_tasks t SET status = 'ready', nudged_at = NULL
  WHERE t.id IN (SELECT x.id FROM agent_tasks x JOIN due USING (id) ORDER BY x.id FOR UPDATE OF x SKIP LOCKED)
@@ -53,13 +56,13 @@ SELECT count(*) FROM gone
 UNCLAIMED = """
 UPDATE arrivals SET state = 'ignored', reason = 'unclaimed'
  WHERE id IN (SELECT id FROM arrivals WHERE state = 'unclaimed'
-                 AND received_at < clock_timestamp() - interval '24 hours' LIMIT 100)
+                 AND received_at < statement_timestamp() - interval '24 hours' LIMIT 100)
 """
 
 LETTERS = """
 WITH chosen AS (
     SELECT o.id FROM outbox o
-     WHERE o.state = 'pending' AND o.due_at <= clock_timestamp()
+     WHERE o.state = 'pending' AND o.due_at <= statement_timestamp()
        AND (o.nudged_at IS NULL OR o.nudged_at < clock_timestamp() - make_interval(secs => %(renudge)s))
        AND NOT EXISTS (SELECT FROM outbox p WHERE p.conversation = o.conversation AND p.n < o.n
                           AND p.state IN ('pending', 'sending'))
@@ -71,7 +74,7 @@ RETURNING o.id::text, o.channel, o.n
 LOST_LETTERS = """
 UPDATE outbox SET state = CASE WHEN channel = 'task' THEN 'pending' ELSE 'unknown' END, nudged_at = NULL,
        error = 'the worker was lost while sending', settled_at = CASE WHEN channel <> 'task' THEN clock_timestamp() END
- WHERE state = 'sending' AND claimed_until < clock_timestamp()
+ WHERE state = 'sending' AND claimed_until < statement_timestamp()
 """
 
 
