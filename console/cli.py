@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Literal, NoReturn
+from uuid import UUID
 
 import typer
 
@@ -32,6 +33,7 @@ from .migrate import migrate as run_migrate
 
 HOME = ROOT / ".twelvefold"
 Home = Annotated[Path, typer.Option(help="Where `up` keeps data and logs.")]
+TaskId = Annotated[UUID, typer.Argument(help="The id of the task, as `tasks` shows it.")]
 By = Annotated[str, typer.Option(help="Who says so; default the user of this machine.")]
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 Json = Annotated[bool, typer.Option("--json", help="One JSON value instead of a table.")]
@@ -148,10 +150,10 @@ def tasks(
 
 
 @cli.command()
-def events(task: str, as_json: Json = False, home: Home = HOME) -> None:
+def events(task: TaskId, as_json: Json = False, home: Home = HOME) -> None:
     """Show the log of one task."""
     with _database(home) as db:
-        rows = views.events(db, task)
+        rows = views.events(db, str(task))
     if not rows:
         _fail(3, f"There is no task {task}, or nothing happened to it yet.")
     if as_json:
@@ -162,20 +164,20 @@ def events(task: str, as_json: Json = False, home: Home = HOME) -> None:
 
 
 @cli.command()
-def approve(task: str, call: int, by: By = "", home: Home = HOME) -> None:
+def approve(task: TaskId, call: int, by: By = "", home: Home = HOME) -> None:
     """Approve a call that waits for a person."""
     _decide(home, task, call, True, by)
 
 
 @cli.command()
-def deny(task: str, call: int, comment: str = "", by: By = "", home: Home = HOME) -> None:
+def deny(task: TaskId, call: int, comment: str = "", by: By = "", home: Home = HOME) -> None:
     """Reject a call that waits for a person."""
     _decide(home, task, call, False, by, comment)
 
 
 @cli.command()
 def settle(
-    task: str,
+    task: TaskId,
     call: int,
     happened: Annotated[str | None, typer.Option(help="It happened; the result as JSON.")] = None,
     did_not: Annotated[bool, typer.Option("--not", help="It did not happen.")] = False,
@@ -189,40 +191,40 @@ def settle(
     result = None if happened is None else json.loads(happened)
     how: Literal["happened", "not", "abandoned"] = "not" if did_not else "abandoned" if abandon else "happened"
     with _operate(home) as operate:
-        typer.echo(operate.settle(task, call, how=how, by=by or _me(), result=result))
+        typer.echo(operate.settle(str(task), call, how=how, by=by or _me(), result=result))
 
 
 @cli.command()
-def cancel(task: str, reason: str = "", by: By = "", home: Home = HOME) -> None:
+def cancel(task: TaskId, reason: str = "", by: By = "", home: Home = HOME) -> None:
     """Ask for the end of a task: the running effect finishes, no later one begins."""
     with _operate(home) as operate:
-        typer.echo(operate.cancel(task, by=by or _me(), reason=reason))
+        typer.echo(operate.cancel(str(task), by=by or _me(), reason=reason))
 
 
 @cli.command()
-def pause(task: str, home: Home = HOME) -> None:
+def pause(task: TaskId, home: Home = HOME) -> None:
     """Let nothing of a task begin."""
     with _operate(home) as operate:
-        operate.pause(task)
+        operate.pause(str(task))
 
 
 @cli.command()
-def resume(task: str, home: Home = HOME) -> None:
+def resume(task: TaskId, home: Home = HOME) -> None:
     """End a pause."""
     with _operate(home) as operate:
-        operate.resume(task)
+        operate.resume(str(task))
 
 
 @cli.command()
-def retry(task: str, by: By = "", home: Home = HOME) -> None:
+def retry(task: TaskId, by: By = "", home: Home = HOME) -> None:
     """Let a quarantined or parked task go on from where it stopped."""
     with _operate(home) as operate:
-        operate.retry(task, by=by or _me())
+        operate.retry(str(task), by=by or _me())
 
 
-def _decide(home: Path, task: str, call: int, approved: bool, by: str, comment: str = "") -> None:
+def _decide(home: Path, task: UUID, call: int, approved: bool, by: str, comment: str = "") -> None:
     with _operate(home) as operate:
-        typer.echo(operate.decide(task, call, approved=approved, by=by or _me(), comment=comment))
+        typer.echo(operate.decide(str(task), call, approved=approved, by=by or _me(), comment=comment))
 
 
 def _me() -> str:
