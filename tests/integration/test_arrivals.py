@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from tests.agents.notes.tools import KeepNote
 from tests.hands import change, counted, due, once
 from tests.harness import Fleet, fleet
 from triggers.envelope import Arrived, Verdict
-from twelvefold import Done, NothingToDo, Task, Text, Wait, on
-from twelvefold.ports import ModelReply
+from twelvefold import Done, NothingToDo, Read, Task, Text, Wait, on
+from twelvefold.ports import ModelReply, ModelRequest, ProposedCall
 from twelvefold.tool import Tool
 from workers.intake import put
 from workers.operate import Refused
@@ -351,13 +352,50 @@ def test_a_delivery_that_cannot_be_mapped_is_stored_and_answered(fresh_database:
         assert f.one("SELECT count(*) FROM arrivals") == 2
 
 
-@pytest.mark.parametrize("bad", ["a\u0000b", "ok \ud83d"])
-def test_b57_b58_what_json_cannot_hold_is_stored_and_the_step_completes(fresh_database: Any, bad: str) -> None:
-    with fleet(fresh_database, once(KeepNote(text="kept"))) as f:
-        change(f, "notes", triggers=[on.webhook("shop", type="order")])
-        verdict = f.intake.accept(_arrived({"text": bad}, sender=bad, key=bad, conversation=bad))
-        assert verdict.outcome == "accepted"
-        assert verdict.task_id is not None
-        f.intake.message(verdict.task_id, source="test", key=f"m{bad}", text=bad, sender=bad)
-        assert f.drain(verdict.task_id) == "done"
-        assert "\ufffd" in f.one("SELECT sender FROM arrivals ORDER BY id LIMIT 1")
+class Echo(Read[dict[str, str]]):
+    """Give back what no JSON column holds. Use in tests."""
+
+    bad: str
+
+    def run(self, ctx: Any) -> dict[str, str]:
+        """In a value and in a key."""
+        return {f"k{CHARACTERS[self.bad]}": f"ok {CHARACTERS[self.bad]}"}
+
+
+CHARACTERS = {"nul": "\u0000", "surrogate": "\ud83d"}
+
+
+def _through_every_gate(f: Fleet, bad: str) -> None:
+    """A webhook, a message, a model's arguments and a tool's result with such a character; the step completes."""
+    change(f, "notes", tools=[Echo, KeepNote], triggers=[on.webhook("shop", type="order")])
+    requests, text = list[str](), f"a{CHARACTERS[bad]}b"
+
+    def answer(request: ModelRequest) -> ModelReply:
+        requests.append(request.user)
+        request.user.encode()
+        calls = [("echo", {"bad": bad}), ("keep_note", {"text": text}), ("done", {"outcome": {"text": text}})]
+        name, arguments = calls[len(requests) - 1]
+        return ModelReply(calls=(ProposedCall(name, json.dumps(arguments)),), text=text, raw=text)
+
+    counted(f, answer)
+    verdict = f.intake.accept(_arrived({"text": text, "subject": text}, sender=text, key=text, conversation=text))
+    assert verdict.outcome == "accepted"
+    assert verdict.task_id is not None
+    f.intake.message(verdict.task_id, source="test", key=f"m{text}", text=text, sender=text)
+    assert f.drain(verdict.task_id) == "done"
+    assert "Failed" not in f.kinds(verdict.task_id)
+    assert f.one("SELECT text FROM notes") == "a\ufffdb"
+    assert f.one("SELECT sender FROM arrivals ORDER BY id LIMIT 1") == "a\ufffdb"
+    assert f.row(verdict.task_id)["outcome"] == {"text": "a\ufffdb"}
+    assert f.one("SELECT count(*) FROM arrivals WHERE cleaned > 0") == 2
+    assert "ok \ufffd" in requests[-1]
+
+
+def test_b57_a_nul_character_is_replaced_at_every_gate_and_the_step_completes(fresh_database: Any) -> None:
+    with fleet(fresh_database, waits) as f:
+        _through_every_gate(f, "nul")
+
+
+def test_b58_a_lone_surrogate_is_replaced_at_every_gate_and_the_next_request_encodes(fresh_database: Any) -> None:
+    with fleet(fresh_database, waits) as f:
+        _through_every_gate(f, "surrogate")

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
+from console.embedded import Postgres
 from tests.agents.refunds import tools
 from tests.agents.refunds.tools import Pay, PayAgain, PayAndLook, Refund
 from tests.fakes.http_service import FakeService
 from tests.hands import beside, change, counted, due, once
 from tests.harness import Fleet, fleet
+from tests.proxy import Proxy
 from twelvefold import Done, Text
 from twelvefold.events import Doubted, Failed, Quarantined, Settled, Started
 from twelvefold.tool import Tool
@@ -330,3 +332,58 @@ def test_an_effect_whose_worker_died_is_in_doubt_and_not_sent_again(fresh_databa
         assert f.step(task) == "waiting"
         assert f.kinds(task)[3:] == ["Started", "Doubted"]
         assert service.begun == []
+
+
+def test_a_begin_whose_answer_is_lost_is_known_by_its_writer_and_sent_once(
+    fresh_database: Any, service: FakeService, postgres: Postgres
+) -> None:
+    with Proxy(postgres.socket) as proxy, fleet(fresh_database, once(pay(service))) as f:
+        far = Fleet(proxy.url(fresh_database.app), once(pay(service)))
+        task = opened(far)
+        rule = proxy.drop_answer_after(b"COMMIT")
+        assert far.step(task) == "ready"
+        assert rule.fired
+        assert f.kinds(task) == ["Arrived", "ModelAsked", "Decided", "Started", "Returned"]
+        assert len(service.begun) == 1
+        assert f.one("SELECT count(*) FROM refunds") == 1
+        far.close()
+
+
+def test_a_begin_that_went_through_unheard_is_not_sent_by_who_lost_the_claim(
+    fresh_database: Any, service: FakeService, postgres: Postgres
+) -> None:
+    with Proxy(postgres.socket) as proxy, fleet(fresh_database, once(pay(service))) as f:
+        far = Fleet(proxy.url(fresh_database.app), once(pay(service)))
+        task = opened(far)
+        rule = proxy.drop_answer_after(b"COMMIT")
+        original = far.run.db.rows
+
+        def overtaken(sql: Any, params: Any = None) -> Any:
+            with f.run.db.connection() as connection:  # while the worker waits for the database
+                connection.execute("UPDATE agent_tasks SET worker_id = NULL, fence = fence + 1 WHERE id = %s", (task,))
+            return original(sql, params)
+
+        far.run.db.rows = overtaken  # type: ignore[method-assign]
+        far.step(task)
+        assert rule.fired
+        assert service.begun == []
+        assert f.step(task) == "waiting", "in doubt, for whoever holds it now"
+        far.close()
+
+
+def test_an_ambiguous_commit_after_an_effect_records_it_once(
+    fresh_database: Any, service: FakeService, postgres: Postgres
+) -> None:
+    with Proxy(postgres.socket) as proxy, fleet(fresh_database, once(pay(service))) as f:
+        far = Fleet(proxy.url(fresh_database.app), once(pay(service)))
+        task = opened(far)
+        service.hold()
+        with beside(lambda: far.step(task)) as left:
+            with service.gate.waiting(1, 10):
+                rule = proxy.drop_answer_after(b"COMMIT")
+            service.gate.release()
+        assert (left, rule.fired) == (["ready"], True)
+        assert f.kinds(task)[3:] == ["Started", "Returned"]
+        assert f.one("SELECT count(*) FROM refunds") == 1
+        assert len(service.begun) == 1
+        far.close()
