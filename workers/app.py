@@ -64,6 +64,7 @@ def make(settings: Settings) -> Celery:
         worker_hijack_root_logger=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
+        broker_channel_error_retry=True,  # a demoted or full broker answers with errors; that is no reason to die
         broker_pool_acquire_timeout=5,
         broker_transport_options={
             "visibility_timeout": VISIBILITY_S,

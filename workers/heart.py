@@ -5,8 +5,9 @@ Heartbeats say that the incarnation lives; whoever has not confirmed one for 5 s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from threading import Event, Thread
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Lock, Thread
 from time import monotonic
 
 from psycopg import Error as DatabaseError
@@ -18,9 +19,7 @@ from .telemetry import kind_of
 from .work import Runtime
 
 TRUST_S = 5.0
-CANARY_S = 15.0
 FEED_S = 0.05
-SILENT_S = 60.0
 TROUBLE = (DatabaseError, SQLAlchemyError, OSError)
 
 
@@ -51,31 +50,51 @@ class Pulse:
 
 
 class Canary:
-    """Whether this process still consumes: it sends itself messages and wants to see them."""
+    """Whether this process still consumes: it sends itself messages and wants to see them. Any message will do, and
+    while every slot is at work there is nothing to be seen: long steps are no silence.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int, silence: float) -> None:
         self.seen = monotonic()
         self.sent = 0.0
+        self._slots, self._silence = slots, silence
+        self._busy, self._lock = 0, Lock()
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """A message came in, and takes a slot for as long as the block lasts."""
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self._busy += change
+            self.seen = monotonic()
 
     def silent(self) -> bool:
-        """Whether messages went out and none came back for a minute."""
-        return self.sent > self.seen and monotonic() - self.seen > SILENT_S
+        """Whether messages went out, a slot was free for them, and none came for so long."""
+        return self._busy < self._slots and self.sent > self.seen and monotonic() - self.seen > self._silence
 
 
 class Heart:
-    """Runs heartbeat and sweep beside a worker until stopped. `on_silence` is called when it consumes no more."""
+    """Runs heartbeat and sweep beside a worker until stopped. `slots` are those of each lane, `threads` all there are;
+    `on_silence` is called when it consumes no more.
+    """
 
-    def __init__(self, run: Runtime, slots: dict[str, int], on_silence: Callable[[], None]) -> None:
+    def __init__(self, run: Runtime, slots: dict[str, int], threads: int, on_silence: Callable[[], None]) -> None:
         self.run = run
         self.slots = slots
-        self.canary = Canary()
+        self.canary = Canary(threads, run.settings.silence)
         self.on_silence = on_silence
         self._stop, self._hungry = Event(), Event()
         self._more = False
         self._threads = [
             Thread(target=self._every, args=(run.settings.heartbeat, self._beat), name="heartbeat", daemon=True),
             Thread(target=self._every, args=(run.settings.sweep, self._sweep), name="sweep", daemon=True),
-            Thread(target=self._every, args=(CANARY_S, self._sing), name="canary", daemon=True),
+            Thread(target=self._every, args=(run.settings.canary, self._sing), name="canary", daemon=True),
             Thread(target=self._feed, name="feed", daemon=True),
         ]
 

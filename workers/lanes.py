@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Sequence
 from time import monotonic
+from typing import cast
 from uuid import uuid4
 
 import redis
@@ -78,6 +79,13 @@ class Lanes:
         """How many messages stand in the lane; None when the broker does not answer."""
         try:
             return int(self.client.llen(self.queue(lane)))
+        except (redis.RedisError, OSError):
+            return None
+
+    def policy(self) -> str | None:
+        """What the broker does when its memory is full; None when it does not answer, or does not tell."""
+        try:
+            return cast(str | None, self.client.info("memory").get("maxmemory_policy"))
         except (redis.RedisError, OSError):
             return None
 

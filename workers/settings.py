@@ -55,6 +55,8 @@ class Settings(BaseModel):
     dead_after: float = Field(default=8.0, gt=0)
     sweep: float = Field(default=1.0, gt=0)
     renudge: float = Field(default=5.0, gt=0)
+    canary: float = Field(default=15.0, gt=0)
+    silence: float = Field(default=60.0, gt=0)
     step_deadline: float = Field(default=180.0, gt=0)
     model_timeout: float = Field(default=120.0, gt=0)
     soft_shutdown: float = Field(default=10.0, ge=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from celery import signals
 from celery.bootsteps import StartStopStep
 
@@ -22,10 +24,10 @@ class HeartStep(StartStopStep):
 app.steps["worker"].add(HeartStep)
 
 
-@app.task(name="twelvefold.step")
-def step(task_id: str) -> str:
+@app.task(name="twelvefold.step", bind=True)
+def step(self: Any, task_id: str) -> str:
     """One step of one task."""
-    return host.step(task_id)
+    return host.step(task_id, self.request.delivery_info["routing_key"])
 
 
 @app.task(name="twelvefold.deliver")
