@@ -1,0 +1,1 @@
+"""The agent that takes its worker with it."""

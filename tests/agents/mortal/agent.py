@@ -1,0 +1,7 @@
+"""Mortal: a task that says `die` ends the process that works on it, each time."""
+
+from __future__ import annotations
+
+from twelvefold import Agent
+
+agent = Agent(tools=[])
