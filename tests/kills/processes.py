@@ -112,8 +112,8 @@ class World:
         try:
             until_true(condition, timeout)
         except BaseException:
-            for worker in self.workers:
-                print(worker.process.pid, worker.log.read_text(errors="replace")[-3000:])
+            for worker in self.workers[-4:]:
+                print(worker.process.pid, worker.log.read_text(errors="replace")[-1500:])
             raise
 
     def until_status(self, task: str, status: str, timeout: float = 30) -> None:

@@ -134,10 +134,18 @@ def story(w: World, kills: int, seed: int) -> None:
         time.sleep(dice.uniform(0, 1.2))
         workers.pop(0).kill()
         workers.append(w.worker(ready=False))
-    w.until(lambda: all(w.status(task) in ("done", "waiting/settle") for task in tasks), 180)
+    w.until(lambda: all(at_rest(w, task) for task in tasks), 180)
     for task in tasks:
         check_paid(w, task)
     assert sum(w.status(task) == "done" for task in tasks) > 0
+
+
+def at_rest(w: World, task: str) -> bool:
+    """Whether it is paid or waits for a person; a task that three workers died with is let go on by an operator."""
+    status = w.status(task)
+    if status == "quarantined":
+        w.fleet.operate.retry(task, by="somebody")
+    return status in ("done", "waiting/settle")
 
 
 def check_paid(w: World, task: str) -> None:
