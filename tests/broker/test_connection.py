@@ -27,7 +27,7 @@ from .processes import Process, Stage, celery, settings_of
 
 pytestmark = pytest.mark.timeout(180)
 
-DEAF = {"canary": "0.3", "silence": "3", "soft_shutdown": "1"}
+DEAF: dict[str, Any] = {"canary": "0.3", "silence": "3", "soft_shutdown": "1"}
 """Fifteen times faster than shipped."""
 
 
@@ -110,14 +110,14 @@ def test_b16_the_canary_is_silent_only_with_a_free_slot_and_after_the_time() -> 
 def test_b17_a_read_only_broker_stops_nothing_for_good(broken: Stage) -> None:
     worker = broken.worker(scripted=True)
     broken.until_done(broken.fleet.open("bench", "1 10 0"))
-    broken.redis.replicaof("127.0.0.1", 1)  # type: ignore[no-untyped-call]
+    broken.redis.replicaof("127.0.0.1", 1)
     began = time.monotonic()
     tasks = [broken.fleet.open("bench", "1 10 0") for _ in range(10)]
     assert broken.lanes.ring("steps", [(tasks[0], "x")]) == 0, "refused, and no error"
     assert time.monotonic() - began < 2, "the way in does not wait for the broker"
     broken.until(lambda: time.monotonic() - began > 5)
     assert broken.count("ready") == 10
-    broken.redis.replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+    broken.redis.replicaof("NO", "ONE")
     broken.until(lambda: broken.count() == 11, 30)
     assert not worker.gone, "no crash, so no loop of crashes"
     assert worker.text().count("Connection to broker lost") < 10, "it backs off"
@@ -125,10 +125,10 @@ def test_b17_a_read_only_broker_stops_nothing_for_good(broken: Stage) -> None:
 
 def test_b17_a_publisher_keeps_no_connection_to_a_demoted_server(broken: Stage) -> None:
     assert broken.lanes.ring("steps", [("a", "x")]) == 1
-    broken.redis.replicaof("127.0.0.1", 1)  # type: ignore[no-untyped-call]
+    broken.redis.replicaof("127.0.0.1", 1)
     before = {each["id"] for each in broken.redis.client_list()}
     assert broken.lanes.ring("steps", [("b", "x")]) == 0
-    broken.redis.replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+    broken.redis.replicaof("NO", "ONE")
     assert broken.lanes.ring("steps", [("c", "x")]) == 0, "quiet for a while: the sweeper rings"
     broken.until(lambda: broken.lanes.ring("steps", [("d", "x")]) == 1, 5)
     here = {each["id"] for each in broken.redis.client_list()}

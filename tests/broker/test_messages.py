@@ -112,7 +112,7 @@ def test_b25_a_pickle_is_rejected_and_not_executed(standing: Stage, witness: Pat
 def test_b25_the_embedded_broker_wants_a_password_and_listens_on_loopback_only(standing: Stage) -> None:
     stranger = redis.Redis(port=standing.valkey.port)
     with stranger, pytest.raises(redis.AuthenticationError):
-        stranger.replicaof("203.0.113.9", 6379)  # type: ignore[no-untyped-call]
+        stranger.replicaof("203.0.113.9", 6379)
     listening = [
         each.laddr.ip
         for each in psutil.Process(standing.valkey.pid).net_connections()
