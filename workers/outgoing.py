@@ -33,14 +33,13 @@ def letters(work: Work, run: Runtime) -> list[Letter]:
 def _results(work: Work, run: Runtime, recorded: Recorded, event: Finished) -> list[Letter]:
     if work.state.parent:
         return []
-    wanted = [d for d in work.agent.delivery if d.when in ("always", event.status)]
     return [
         _letter(work, recorded, d.channel, d.recipient, {
             "subject": _subject(work, run, event),
             "text": _text(work, event),
             "at": recorded.at.isoformat(),
         })
-        for d in wanted
+        for d in work.agent.delivery if d.when in ("always", event.status)
     ]  # fmt: skip
 
 
