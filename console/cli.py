@@ -26,10 +26,10 @@ from workers.store.database import Database
 
 from . import views
 from .demo import demo as run_demo
-from .demo import post_release
 from .dev import LANES, Stack
 from .migrate import ROOT
 from .migrate import migrate as run_migrate
+from .sample import post_release
 
 HOME = ROOT / ".twelvefold"
 Home = Annotated[Path, typer.Option(help="Where `up` keeps data and logs.")]

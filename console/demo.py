@@ -5,30 +5,20 @@ It prints the log and the rows that were committed together, and exits 0; anythi
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from urllib.request import Request, urlopen
-from uuid import uuid4
 
 import typer
 
 from workers.store.database import Database
 
 from .dev import Stack
-from .migrate import ROOT
+from .sample import DemoFailed, post_release
 from .views import events, short
 
-PAYLOAD = ROOT / "tests" / "data" / "github" / "release-published.json"
 PATIENCE_S = 60.0
-
-
-class DemoFailed(Exception):
-    """The demo did not come to its end; the text says where."""
 
 
 def demo(say: Callable[[str], None] = typer.echo) -> int:
@@ -61,25 +51,6 @@ def _play(stack: Stack, say: Callable[[str], None]) -> None:
         _show_mail(stack, say)
     finally:
         db.close()
-
-
-def post_release(http: str, secret: str, say: Callable[[str], None]) -> str:
-    """Post GitHub's own example of a published release, signed as GitHub signs; the id of the task it opened."""
-    body = PAYLOAD.read_bytes()
-    signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    headers = {
-        "Content-Type": "application/json",
-        "X-GitHub-Event": "release",
-        "X-GitHub-Delivery": str(uuid4()),
-        "X-Hub-Signature-256": f"sha256={signature}",
-    }
-    say(f"POST {http}/hooks/github  release.published, {len(body)} bytes, signed")
-    with urlopen(Request(f"{http}/hooks/github", body, headers), timeout=10) as answer:
-        verdict = json.loads(answer.read())
-        say(f"  {answer.status} {verdict}")
-    if verdict["outcome"] != "accepted":
-        raise DemoFailed(f"the webhook was not accepted: {verdict}")
-    return str(verdict["task_id"])
 
 
 def _wait_for_task(db: Database, task_id: str) -> None:
