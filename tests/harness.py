@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
@@ -12,14 +12,14 @@ from pydantic import SecretStr
 
 from twelvefold.agent import Message
 from twelvefold.events import Event
-from twelvefold.state import State, Task
-from twelvefold.tool import Tool
+from twelvefold.state import State
 from workers import registry
 from workers.heart import Pulse
 from workers.ids import uuid7
 from workers.intake import Intake
 from workers.lanes import Lanes
 from workers.operate import Operate
+from workers.registry import Script
 from workers.scripted import ScriptedModel
 from workers.settings import Settings
 from workers.step import step
@@ -61,7 +61,7 @@ class Fleet:
     """One runtime and the hands to use it. `script(task) -> call` stands in for the model of every agent."""
 
     def __init__(
-        self, app_url: str, script: Callable[[Task], Tool[Any]], *, broker: str = NO_BROKER, **change: Any
+        self, app_url: str, script: Script, *, broker: str = NO_BROKER, **change: Any
     ) -> None:
         self.settings = Settings(
             database_url=SecretStr(app_url), broker_url=SecretStr(broker), agent_modules="tests.agents", **change
@@ -129,7 +129,7 @@ class Fleet:
 
 
 @contextmanager
-def fleet(database: Any, script: Callable[[Task], Tool[Any]], **change: Any) -> Iterator[Fleet]:
+def fleet(database: Any, script: Script, **change: Any) -> Iterator[Fleet]:
     """A fleet on a fresh database with the test agents' tables."""
     make_tables(database.owner)
     made = Fleet(database.app, script, **change)

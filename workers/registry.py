@@ -21,7 +21,8 @@ from twelvefold.errors import DeclarationError
 from twelvefold.state import Task
 from twelvefold.tool import Tool
 
-Script = Callable[[Task], Tool[Any]]
+Script = Callable[[Task], Tool[Any] | list[Tool[Any]]]
+"""What stands in for a model: one call, or several that only read, as a model may reply too."""
 MOST_LINES = 50
 
 

@@ -29,7 +29,8 @@ class ScriptedModel:
                 f"or write agents/{request.agent}/script.py with script(task) -> call.",
                 code="no_model",
             )
-        call = script(request.task)
-        arguments = arguments_of(call)
-        raw = json.dumps({"scripted": True, "call": call.__spec__.name, "arguments": arguments})
-        return ModelReply(calls=(ProposedCall(call.__spec__.name, arguments),), raw=raw, model=NAME)
+        decided = script(request.task)
+        chosen = decided if isinstance(decided, list) else [decided]
+        calls = tuple(ProposedCall(call.__spec__.name, arguments_of(call)) for call in chosen)
+        raw = json.dumps({"scripted": True, "calls": [[call.name, call.arguments] for call in calls]})
+        return ModelReply(calls=calls, raw=raw, model=NAME)

@@ -19,8 +19,7 @@ from console.embedded import Postgres, Valkey
 from console.embedded.postgres import APP, OWNER
 from console.migrate import ROOT, migrate
 from tests.harness import Fleet, make_tables
-from twelvefold import Task
-from twelvefold.tool import Tool
+from workers.registry import Script
 
 COMMON = ["--pool", "threads", "--without-gossip", "--without-mingle", "--loglevel", "ERROR"]
 
@@ -87,7 +86,7 @@ def cpu_of(process: psutil.Process) -> float:
 
 
 @contextmanager
-def machine(script: Callable[[Task], Tool[object]]) -> Iterator[Machine]:
+def machine(script: Script) -> Iterator[Machine]:
     """Fresh servers, a migrated database, and a fleet of this process for opening tasks."""
     with tempfile.TemporaryDirectory(prefix="twelvefold-bench-") as folder:
         home = Path(folder)

@@ -90,7 +90,10 @@ MODEL_S = 2.0
 
 
 def slow(m: Machine, tasks: int, slots: int, *, events: bool, decisions: int = 3) -> Slow:
-    """Tasks that start spread over one model call, each with a few decisions; one worker process."""
+    """Tasks that start spread over one model call, each with a few decisions; one worker process.
+
+    A reply has two calls that read, which run in the step of the decision: one step for each model call.
+    """
     m.clear()
     with m.ours(slots, events=events) as process:  # type: ignore[attr-defined]
         until(
@@ -102,7 +105,7 @@ def slow(m: Machine, tasks: int, slots: int, *, events: bool, decisions: int = 3
         )
         ids, began, memory = [], time.perf_counter(), 0.0
         for number in range(tasks):
-            ids.append(m.fleet.open("bench", f"{decisions - 1} 400 {MODEL_S}"))
+            ids.append(m.fleet.open("bench", f"{2 * (decisions - 1)} 400 {MODEL_S} 2"))
             m.fleet.run.lanes.windows["steps"] = 2 * slots + 1
             m.fleet.run.lanes.prefix = "bench"
             m.fleet.run.lanes.ring("steps", [(ids[-1], "bench")])

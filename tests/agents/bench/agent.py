@@ -1,4 +1,4 @@
-"""Looks as often as its message says, then is done. Its message is `COUNT SIZE SECONDS`."""
+"""Looks as often as its message says, then is done. Its message is `COUNT SIZE SECONDS [TOGETHER]`."""
 
 from __future__ import annotations
 

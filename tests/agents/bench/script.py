@@ -10,17 +10,20 @@ from twelvefold.tool import Tool
 
 from .agent import Look
 
-_plans: dict[str, tuple[int, int, float]] = {}
+_plans: dict[str, tuple[int, int, float, int]] = {}
 """What each task's message says; a real model would read it in its window, which costs this process nothing."""
 
 
-def script(task: Task) -> Tool[Any]:
-    """The next look, after the seconds that the message names."""
+def script(task: Task) -> Tool[Any] | list[Tool[Any]]:
+    """The next look, or several in one reply, after the seconds that the message names."""
     if task.id not in _plans:
-        count, size, seconds = task.event.text.split()
-        _plans[task.id] = int(count), int(size), float(seconds)
-    looks, width, wait = _plans[task.id]
+        count, size, seconds, *together = task.event.text.split()
+        _plans[task.id] = int(count), int(size), float(seconds), int(together[0]) if together else 1
+    looks, width, wait, together = _plans[task.id]
     if wait:
         time.sleep(wait)
     done = task.count(Look)
-    return Look(number=done, size=width) if done < looks else Done(outcome=Text(text="looked"))
+    if done >= looks:
+        return Done(outcome=Text(text="looked"))
+    calls: list[Tool[Any]] = [Look(number=done + n, size=width) for n in range(together)]
+    return calls if together > 1 else calls[0]
