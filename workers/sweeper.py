@@ -6,11 +6,17 @@ time; doing it twice would be harmless.
 
 from __future__ import annotations
 
+from threading import Lock
+
 from .store import alive, sweeps
 from .work import Runtime
 
 SURE_BEATS = 5
 """So many heartbeats of its own must have succeeded before a sweeper calls others dead."""
+
+
+_ringing = Lock()
+"""Sweep and feed of one process must not both fill the same room."""
 
 
 def sweep(run: Runtime) -> dict[str, int]:
@@ -34,9 +40,11 @@ def ring_steps(run: Runtime) -> bool:
     """Ring ready tasks as far as their lanes have room; whether a lane was filled, so that there may be more."""
     filled = False
     for lane in ("answers", "steps"):
-        room = _room(run, lane)
-        bells = sweeps.ring(run.db, lane, room, run.settings.renudge)
-        run.lanes.ring(lane, bells)
+        with _ringing:
+            room = _room(run, lane)
+            bells = sweeps.ring(run.db, lane, room, run.settings.renudge)
+            pushed = run.lanes.ring(lane, bells)
+        sweeps.unring(run.db, [task_id for task_id, _ in bells[pushed:]])
         filled = filled or 0 < room <= len(bells)
     return filled
 

@@ -77,9 +77,13 @@ class Stage:
         self, *, lanes: Sequence[str] = LANES, slots: int = 8, scripted: bool = False, ready: bool = True,
         broker: str | None = None, **env: str,
     ) -> Process:  # fmt: skip
-        """Start a worker; returns when its row stands in the database. `env` gets TWELVEFOLD_ in front."""
+        """Start a worker; returns when its row stands in the database. `env` gets TWELVEFOLD_ in front.
+
+        It beats and sweeps ten times faster than shipped, and is dead after 4 s: a busy machine kills nobody.
+        """
         environment = {
-            **os.environ, **FAST, "DATABASE_URL": self.database_url, "BROKER_URL": broker or self.valkey.url,
+            **os.environ, **FAST, "TWELVEFOLD_DEAD_AFTER": "4",
+            "DATABASE_URL": self.database_url, "BROKER_URL": broker or self.valkey.url,
             "AGENT_MODULES": "tests.agents", "TWELVEFOLD_LANE_PREFIX": self.prefix, "PYTHONPATH": str(ROOT),
             **({} if scripted else {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": self.model.base_url}),
             **{f"TWELVEFOLD_{name.upper()}": value for name, value in env.items() if name.islower()},

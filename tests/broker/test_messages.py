@@ -128,6 +128,23 @@ def test_b26_inspect_ping_is_answered_by_every_worker(standing: Stage) -> None:
     assert all(answer == {"ok": "pong"} for each in answers for answer in each.values())
 
 
+def test_b12_fifty_copies_of_a_doorbell_make_one_step(standing: Stage) -> None:
+    for _ in range(3):
+        task = standing.fleet.open("mortal", "live")
+        standing.rung(task)
+        standing.push(task, copies=50)
+        standing.until_done(task)
+        standing.until(lambda: standing.waiting() == 0)
+        row = standing.row(task)
+        assert (row["fence"], row["current_step"]) == (1, 1)
+        assert standing.fleet.kinds(task).count("Decided") == 1
+        assert standing.one("SELECT count(*) FROM outbox WHERE task_id = %(id)s", id=task) == 1
+    with celery(standing) as app:
+        answers = app.control.inspect(timeout=2).stats()
+    counts = [each["total"].get("twelvefold.step", 0) for each in answers.values()]
+    assert len(counts) == 2 and all(counts) and sum(counts) >= 150, "they came to both, and did nothing"
+
+
 def test_b24_every_socket_option_is_set_explicitly() -> None:
     options = reach("workers.app").app.conf.broker_transport_options
     lanes = Lanes("redis://127.0.0.1:1/0", "b24")

@@ -87,6 +87,7 @@ def test_after_an_outage_nobody_is_dead_before_five_heartbeats_of_ones_own(
     assert sum(count for _, count in freed) == 1, "the dead one, in the end"
 
 
+@pytest.mark.long
 def test_who_beats_again_at_once_after_an_outage_keeps_its_claims(s: Stage, postgres: Postgres) -> None:
     task = s.fleet.open("notes", "long")
     both = [s.worker(slots=2, ready=False) for _ in range(2)]

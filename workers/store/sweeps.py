@@ -8,17 +8,37 @@ from __future__ import annotations
 from .claims import PAUSED
 from .database import Database
 
+SUSPECT = f"""
+SELECT t.id FROM agent_tasks t
+ WHERE t.status = 'ready' AND t.attempts >= 2 AND t.worker_id IS NULL
+   AND (t.cancel_asked IS NOT NULL OR (t.paused_at IS NULL AND NOT {PAUSED}))
+   AND NOT EXISTS (SELECT FROM agent_tasks u
+                    WHERE u.status = 'ready' AND u.attempts >= 2
+                      AND CASE WHEN u.worker_id IS NULL
+                               THEN u.nudged_at >= clock_timestamp() - make_interval(secs => %(renudge)s)
+                               ELSE u.attempts > 2 END)
+ ORDER BY t.nudged_at NULLS FIRST, t.id LIMIT 1
+"""
+"""Who was there when a worker died twice is tried alone the third time: one of them kills, the others only stood by."""
+
+# a tenant's place counts what it has under way; between equals the dice decide, or the older backlog would always win
 RING = f"""
-WITH open AS (
+WITH busy AS (
+    SELECT tenant, count(*) AS n FROM agent_tasks
+     WHERE status = 'ready' AND lane = %(lane)s
+       AND (worker_id IS NOT NULL OR nudged_at >= clock_timestamp() - make_interval(secs => %(renudge)s))
+     GROUP BY tenant),
+open AS (
     SELECT t.id, t.tenant, t.priority,
-           row_number() OVER (PARTITION BY t.tenant ORDER BY t.priority DESC, t.id) AS place
-      FROM agent_tasks t
+           row_number() OVER (PARTITION BY t.tenant ORDER BY t.priority DESC, t.id) + coalesce(b.n, 0) AS place
+      FROM agent_tasks t LEFT JOIN busy b ON b.tenant = t.tenant
      WHERE t.status = 'ready' AND t.worker_id IS NULL AND t.lane = %(lane)s
        AND (t.nudged_at IS NULL OR t.nudged_at < clock_timestamp() - make_interval(secs => %(renudge)s))
+       AND (t.attempts < 2 OR t.id = ({SUSPECT}))
        AND (t.cancel_asked IS NOT NULL OR (t.paused_at IS NULL AND NOT {PAUSED}))),
 chosen AS (
     SELECT t.id FROM agent_tasks t
-     WHERE t.id IN (SELECT id FROM open ORDER BY place, priority DESC, id LIMIT %(room)s)
+     WHERE t.id IN (SELECT id FROM open ORDER BY place, priority DESC, random() LIMIT %(room)s)
      ORDER BY t.id FOR UPDATE SKIP LOCKED)
 UPDATE agent_tasks t SET nudged_at = clock_timestamp() FROM chosen
  WHERE t.id = chosen.id
@@ -85,6 +105,17 @@ def ring(db: Database, lane: str, room: int, renudge: float) -> list[tuple[str, 
     with db.connection() as connection:
         found = connection.execute(RING, {"lane": lane, "room": room, "renudge": renudge}).fetchall()
     return [(row[0], shown(*row)) for row in found]
+
+
+def unring(db: Database, ids: list[str]) -> None:
+    """Nobody was told of these after all; the next sweep takes them again."""
+    if ids:
+        with db.connection() as connection:
+            connection.execute(
+                "UPDATE agent_tasks SET nudged_at = NULL"
+                " WHERE id = ANY(%s::uuid[]) AND status = 'ready' AND worker_id IS NULL",
+                (ids,),
+            )
 
 
 def shown(task_id: str, agent: str, step: int, wants: str) -> str:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from twelvefold import Agent
+from twelvefold import Agent, to
 
-agent = Agent(tools=[])
+agent = Agent(tools=[], delivery=[to.log("mortal")])
