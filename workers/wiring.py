@@ -12,7 +12,6 @@ from . import registry
 from .heart import Pulse
 from .ids import uuid7
 from .lanes import Lanes
-from .model import OpenAIModel
 from .scripted import ScriptedModel
 from .settings import Settings
 from .store.database import Database
@@ -40,6 +39,8 @@ def runtime(settings: Settings) -> Runtime:
 def _model(settings: Settings, agents: registry.Registry) -> Model:
     if settings.openai_api_key is None:
         return ScriptedModel({name: entry.script for name, entry in agents.loaded.items() if entry.script})
+    from .model import OpenAIModel  # its SDK takes a second to import, which a scripted worker need not wait for
+
     return OpenAIModel(settings.openai_api_key.get_secret_value(), settings.openai_base_url, settings.wire_form)
 
 
