@@ -44,8 +44,8 @@ demo: install ## Play one scenario from trigger to delivery over real HTTP and S
 test: install ## Run the fast tests
 	$(BIN)/python -m pytest -q -m "not long"
 
-test-long: install ## Run the tests that take minutes
-	$(BIN)/python -m pytest -q -m long
+test-long: install ## Run the tests that take minutes; WHERE=tests/kills for a part of them
+	$(BIN)/python -m pytest -q -m long $(WHERE)
 
 check: install ## Lint, format, types and layers
 	$(BIN)/ruff check .
