@@ -10,9 +10,6 @@ from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from time import monotonic
 
-from psycopg import Error as DatabaseError
-from sqlalchemy.exc import SQLAlchemyError
-
 from .store import alive
 from .sweeper import ring_steps, sweep
 from .telemetry import kind_of
@@ -20,21 +17,22 @@ from .work import Runtime
 
 TRUST_S = 5.0
 FEED_S = 0.05
-TROUBLE = (DatabaseError, SQLAlchemyError, OSError)
 
 
 class Pulse:
-    """When this process last heard from the database, by its monotonic clock."""
+    """When this process last heard from the database, by its monotonic clock. Heartbeats further apart than `gap`
+    seconds are no row: in between was an outage.
+    """
 
-    def __init__(self, trust: float = TRUST_S) -> None:
-        self._trust = trust
+    def __init__(self, trust: float = TRUST_S, gap: float = TRUST_S) -> None:
+        self._trust, self._gap = trust, gap
         self._last = monotonic()
         self._row = 0
 
     def beat(self, sent: float) -> None:
         """A heartbeat that was sent at `sent` is confirmed."""
+        self._row = self._row + 1 if self._unbroken() else 1
         self._last = sent
-        self._row += 1
 
     def missed(self) -> None:
         """A heartbeat failed."""
@@ -45,8 +43,11 @@ class Pulse:
         return monotonic() - self._last <= self._trust
 
     def steady(self, beats: int) -> bool:
-        """Whether the last `beats` heartbeats all succeeded."""
-        return self._row >= beats
+        """Whether the last `beats` heartbeats all succeeded, up to now."""
+        return self._row >= beats and self._unbroken()
+
+    def _unbroken(self) -> bool:
+        return monotonic() - self._last <= self._gap
 
 
 class Canary:
@@ -109,10 +110,14 @@ class Heart:
         if self._more:
             self._hungry.set()
 
-    def stop(self) -> None:
-        """Stop the threads."""
+    def hush(self) -> None:
+        """Begin nothing more, and do not wait for what is under way."""
         self._stop.set()
         self._hungry.set()
+
+    def stop(self) -> None:
+        """Stop the threads."""
+        self.hush()
         for thread in self._threads:
             thread.join(timeout=5)
 
@@ -120,14 +125,14 @@ class Heart:
         while not self._stop.wait(seconds):
             try:
                 action()
-            except TROUBLE as error:
+            except Exception as error:  # a heart that stops for an error would look like a dead worker
                 self.run.log.warning("heart_trouble", what=action.__name__, error=kind_of(error))
                 if action == self._beat:
                     self.run.pulse.missed()
 
     def _beat(self) -> None:
         sent = monotonic()
-        if not alive.beat(self.run.db, self.run.worker):
+        if not alive.beat(self.run.db, self.run.worker) and not self._stop.is_set():
             alive.register(self.run.db, self.run.worker, self.slots, self.run.registry.known)
         self.run.pulse.beat(sent)
 
@@ -141,7 +146,7 @@ class Heart:
             self._hungry.clear()
             try:
                 self._more = ring_steps(self.run)
-            except TROUBLE as error:
+            except Exception as error:
                 self.run.log.warning("heart_trouble", what="feed", error=kind_of(error))
 
     def _sing(self) -> None:

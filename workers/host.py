@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Mapping
-from threading import Timer
+from threading import Thread, Timer
 from typing import Any
 
 from kombu.entity import Queue
@@ -20,9 +20,12 @@ from .settings import Settings
 from .step import step
 from .store import alive
 from .store.claims import not_rung
-from .telemetry import configure
-from .wiring import channels, runtime
+from .telemetry import configure, kind_of
+from .wiring import beside, channels, runtime
 from .work import Runtime
+
+LEAVE_S = 3.0
+"""So long a process that has to go tries to give back what it holds."""
 
 
 class Host:
@@ -44,7 +47,7 @@ class Host:
         slots = {lane: int(worker.concurrency) for lane in LANES if self.run.lanes.queue(lane) in queues.consume_from}
         canary = f"{self.run.lanes.prefix}.canary.{self.run.worker}"
         queues.select_add(Queue(canary, routing_key=canary, durable=False, auto_delete=True, expires=600))  # type: ignore[no-untyped-call]
-        self.heart = Heart(self.run, slots, int(worker.concurrency), on_silence=lambda: self._give_up(1))
+        self.heart = Heart(beside(self.run), slots, int(worker.concurrency), on_silence=lambda: self._give_up(1))
         self.heart.start()
         # what is loaded by now stays loaded: the collector need not walk through it again and again
         gc.collect()
@@ -57,8 +60,8 @@ class Host:
             return
         self.run.stopping.set()
         self.heart.stop()
-        freed = alive.leave(self.run.db, self.run.worker)
-        self.run.log.info("worker_stopped", given_back=freed)
+        self._leave("worker_stopped")
+        self.heart.run.db.close()
         self.run.db.close()
         self.run.lanes.close()
         self.heart = None
@@ -85,10 +88,23 @@ class Host:
 
     def _give_up(self, code: int = 0) -> None:
         """Give back and leave at once. A code other than 0 asks whoever watches over us for a new process."""
-        assert self.run is not None
-        freed = alive.leave(self.run.db, self.run.worker)
-        self.run.log.warning("worker_left", given_back=freed)
+        assert self.run is not None and self.heart is not None
+        self.run.stopping.set()
+        self.heart.hush()
+        leaving = Thread(target=self._leave, args=("worker_left",), daemon=True)
+        leaving.start()
+        leaving.join(LEAVE_S)
         os._exit(code)
+
+    def _leave(self, how: str) -> None:
+        """Give back what is held. With the database away it is freed by others, as a dead worker's is."""
+        assert self.run is not None and self.heart is not None
+        try:
+            freed = alive.leave(self.heart.run.db, self.run.worker)
+        except Exception as error:
+            self.run.log.error("leaving_failed", error=kind_of(error))
+        else:
+            self.run.log.info(how, given_back=freed)
 
     def step(self, task_id: str, queue: str) -> str:
         """One step, and the doorbell for the next one in the lane that this one came from."""
@@ -96,9 +112,12 @@ class Host:
         lane = queue.rpartition(".")[2]
         with self.heart.canary.heard():
             left = step(task_id, self.run)
-            if left.status != "ready":
+            if left.status == "ready":
+                rung = self.run.lanes.ring(lane if lane in LANES else "steps", [(task_id, left.shown)]) == 1
+            else:
+                rung = not self.run.stopping.is_set()
                 self.heart.hungry()
-            elif not self.run.lanes.ring(lane if lane in LANES else "steps", [(task_id, left.shown)]):
+            if not rung:
                 not_rung(self.run.db, task_id)
         return left.status
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from threading import Lock
 
+from .lanes import LANES
 from .store import alive, sweeps
 from .work import Runtime
 
@@ -22,12 +23,14 @@ _ringing = Lock()
 def sweep(run: Runtime) -> dict[str, int]:
     """One sweep; what it did, as counts."""
     s = run.settings
-    run.lanes.windows.update(alive.windows(run.db, s.dead_after))
+    if served := alive.windows(run.db, s.dead_after):  # none: after an outage, before anybody beats again
+        run.lanes.windows.update(dict.fromkeys(LANES, 0) | served)
     if not alive.lease(run.db, "sweep", run.worker, 3 * s.sweep + 2):
         return {}
     done = {"due": sweeps.make_due(run.db), "set_aside": sweeps.set_aside(run.db)}
     if run.pulse.steady(SURE_BEATS):
-        done["freed"] = alive.free_dead(run.db, s.dead_after)
+        patience = s.dead_after / 2 - s.heartbeat  # what is left when one's own heartbeat is as old as it may be
+        done["freed"] = alive.free_dead(run.db, s.dead_after, patience, lambda: run.pulse.steady(SURE_BEATS))
         if done["freed"]:
             run.log.warning("claims_freed", count=done["freed"])
     done["more"] = int(ring_steps(run))
@@ -41,9 +44,10 @@ def ring_steps(run: Runtime) -> bool:
     filled = False
     for lane in ("answers", "steps"):
         with _ringing:
-            room = _room(run, lane)
+            into = "steps" if lane == "answers" and not run.lanes.windows[lane] else lane  # nobody serves it
+            room = _room(run, into)
             bells = sweeps.ring(run.db, lane, room, run.settings.renudge)
-            pushed = run.lanes.ring(lane, bells)
+            pushed = run.lanes.ring(into, bells)
         sweeps.unring(run.db, [task_id for task_id, _ in bells[pushed:]])
         filled = filled or 0 < room <= len(bells)
     return filled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from delivery.email import SmtpChannel
 from delivery.log import LogChannel
@@ -18,6 +19,9 @@ from .store.database import Database
 from .telemetry import logger
 from .work import Runtime
 
+HEART_POOL = 4
+"""Heartbeat, sweep and feed, and one to leave with."""
+
 
 def runtime(settings: Settings) -> Runtime:
     """One incarnation of a process: its id, connections, agents and model."""
@@ -28,12 +32,18 @@ def runtime(settings: Settings) -> Runtime:
         db=Database(settings.database_url.get_secret_value(), size=settings.db_pool),
         registry=agents,
         lanes=Lanes(settings.broker_url.get_secret_value(), settings.lane_prefix),
-        pulse=Pulse(),
+        pulse=Pulse(gap=settings.dead_after / 2),
         model=_model(settings, agents),
         scripted=settings.openai_api_key is None,
         settings=settings,
         log=logger(worker=str(worker)),
     )
+
+
+def beside(run: Runtime) -> Runtime:
+    """The same with a few connections of its own: a heartbeat must not wait behind steps for one of theirs."""
+    url = run.settings.database_url.get_secret_value()
+    return replace(run, db=Database(url, size=HEART_POOL, application="twelvefold-heart"))
 
 
 def _model(settings: Settings, agents: registry.Registry) -> Model:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,11 +23,11 @@ from tests.harness import Fleet, make_tables
 
 FAST = {
     "TWELVEFOLD_HEARTBEAT": "0.2",
-    "TWELVEFOLD_DEAD_AFTER": "0.8",
+    "TWELVEFOLD_DEAD_AFTER": "1.6",
     "TWELVEFOLD_SWEEP": "0.1",
     "TWELVEFOLD_RENUDGE": "0.5",
 }
-"""Ten times faster than shipped; figures of recovery never use it."""
+"""Faster than shipped, five to ten times; figures of recovery never use it."""
 SHIPPED = {
     "TWELVEFOLD_HEARTBEAT": "2",
     "TWELVEFOLD_DEAD_AFTER": "8",
@@ -83,15 +83,16 @@ class World:
     workers: list[Worker] = field(default_factory=list)
 
     def worker(
-        self, *, database: str | None = None, slots: int = 8, ready: bool = True, env: dict[str, str] | None = None
-    ) -> Worker:
+        self, *, database: str | None = None, slots: int = 8, ready: bool = True, env: dict[str, str] | None = None,
+        lanes: Sequence[str] = LANES,
+    ) -> Worker:  # fmt: skip
         """Start a worker; returns when its row stands in the database. `database` may lead through a proxy."""
         environment = {
             **os.environ, **FAST, "DATABASE_URL": database or self.app_url, "BROKER_URL": self.valkey.url,
             "AGENT_MODULES": "tests.agents", "TWELVEFOLD_LANE_PREFIX": self.prefix, "PYTHONPATH": str(ROOT),
             "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": self.model.base_url, **(env or {}),
         }  # fmt: skip
-        made = Worker(environment, ",".join(f"{self.prefix}.{lane}" for lane in LANES), slots)
+        made = Worker(environment, ",".join(f"{self.prefix}.{lane}" for lane in lanes), slots)
         self.workers.append(made)
         if ready:
             pid = made.process.pid

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Callable
 from uuid import UUID
 
 from .database import Database
 
+# `now()` is when this transaction began: a statement that hung in an outage comes too late to say who is dead
 FREE_DEAD = """
 WITH dead AS (
-    SELECT id FROM workers_alive WHERE heartbeat < clock_timestamp() - make_interval(secs => %(dead_after)s)),
+    SELECT id FROM workers_alive
+     WHERE heartbeat < clock_timestamp() - make_interval(secs => %(dead_after)s)
+       AND clock_timestamp() - now() <= make_interval(secs => %(patience)s)),
 freed AS (
     UPDATE agent_tasks t SET worker_id = NULL, claimed_until = NULL, nudged_at = NULL
      WHERE t.id IN (SELECT x.id FROM agent_tasks x
@@ -72,10 +76,15 @@ def leave(db: Database, worker: UUID) -> int:
     return freed
 
 
-def free_dead(db: Database, dead_after: float) -> int:
-    """Free what dead incarnations hold and what is held past its time: how many claims."""
+def free_dead(db: Database, dead_after: float, patience: float = 1.0, sure: Callable[[], bool] = lambda: True) -> int:
+    """Free what dead incarnations hold and what is held past its time: how many claims.
+
+    `sure` is asked once the database has answered; what it says holds for `patience` seconds by the database's clock.
+    """
     with db.transaction() as connection:
-        freed = connection.execute(FREE_DEAD, {"dead_after": dead_after}).fetchone()
+        if not sure():
+            return 0
+        freed = connection.execute(FREE_DEAD, {"dead_after": dead_after, "patience": patience}).fetchone()
         connection.execute(BURY)
     return int(freed[0]) if freed else 0
 
