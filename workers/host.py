@@ -66,12 +66,12 @@ class Host:
         self.run.lanes.close()
         self.heart = None
 
-    def shutting_down(self) -> None:
+    def shutting_down(self, code: int) -> None:
         """Claim nothing more. Threads cannot be killed: after the grace time the process gives back and leaves."""
-        if self.run is None:
+        if self.run is None or self.run.stopping.is_set():
             return
         self.run.stopping.set()
-        timer = Timer(self.settings.soft_shutdown, self._give_up)
+        timer = Timer(self.settings.soft_shutdown, self._give_up, [code])
         timer.daemon = True
         timer.start()
 
@@ -86,14 +86,14 @@ class Host:
             )  # fmt: skip
             sys.exit(1)
 
-    def _give_up(self, code: int = 0) -> None:
+    def _give_up(self, code: int) -> None:
         """Give back and leave at once. A code other than 0 asks whoever watches over us for a new process."""
-        assert self.run is not None and self.heart is not None
-        self.run.stopping.set()
-        self.heart.hush()
-        leaving = Thread(target=self._leave, args=("worker_left",), daemon=True)
-        leaving.start()
-        leaving.join(LEAVE_S)
+        if self.run is not None and self.heart is not None:
+            self.run.stopping.set()
+            self.heart.hush()
+            leaving = Thread(target=self._leave, args=("worker_left",), daemon=True)
+            leaving.start()
+            leaving.join(LEAVE_S)
         os._exit(code)
 
     def _leave(self, how: str) -> None:

@@ -20,6 +20,10 @@ class HeartStep(StartStopStep):
         """Begin a new incarnation."""
         host.start(worker)
 
+    def close(self, worker: Any) -> None:
+        """The first thing of every end, also of one that no signal announced or that Celery itself broke."""
+        host.shutting_down(worker.exitcode or 0)
+
 
 app.steps["worker"].add(HeartStep)
 
@@ -49,6 +53,6 @@ def shut_down(**_: object) -> None:
 
 
 @signals.worker_shutting_down.connect
-def shutting_down(**_: object) -> None:
+def shutting_down(exitcode: int, **_: object) -> None:
     """Take no further claim; after the grace time give back what is still held."""
-    host.shutting_down()
+    host.shutting_down(exitcode)
