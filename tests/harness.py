@@ -14,11 +14,11 @@ from twelvefold.agent import Message
 from twelvefold.events import Event
 from twelvefold.state import State
 from workers import registry
-from workers.heart import Pulse
 from workers.ids import uuid7
 from workers.intake import Intake
 from workers.lanes import Lanes
 from workers.operate import Operate
+from workers.pulse import Pulse
 from workers.registry import Script
 from workers.scripted import ScriptedModel
 from workers.settings import Settings
@@ -60,9 +60,7 @@ def make_tables(owner_url: str) -> None:
 class Fleet:
     """One runtime and the hands to use it. `script(task) -> call` stands in for the model of every agent."""
 
-    def __init__(
-        self, app_url: str, script: Script, *, broker: str = NO_BROKER, **change: Any
-    ) -> None:
+    def __init__(self, app_url: str, script: Script, *, broker: str = NO_BROKER, **change: Any) -> None:
         self.settings = Settings(
             database_url=SecretStr(app_url), broker_url=SecretStr(broker), agent_modules="tests.agents", **change
         )  # fmt: skip

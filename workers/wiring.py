@@ -10,9 +10,9 @@ from delivery.log import LogChannel
 from twelvefold.ports import Channel, Model
 
 from . import registry
-from .heart import Pulse
 from .ids import uuid7
 from .lanes import Lanes
+from .pulse import Pulse
 from .scripted import ScriptedModel
 from .settings import Settings
 from .store.database import Database

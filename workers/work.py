@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from twelvefold.agent import Agent
@@ -21,15 +21,13 @@ from twelvefold.reducer import Moved
 from twelvefold.state import State, Task
 
 from .lanes import Lanes
+from .pulse import Pulse
 from .registry import Loaded, Registry
 from .settings import Settings
 from .store import log
 from .store.claims import Claimed
 from .store.database import Database
 from .telemetry import Log
-
-if TYPE_CHECKING:
-    from .heart import Pulse
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from console import web
 from console.migrate import ROOT
 from tests.proxy import Proxy
 from triggers.signature import GITHUB, sign
-from workers.heart import Canary
 from workers.lanes import LANES
+from workers.pulse import Canary
 from workers.store.database import Database
 
 from .processes import Process, Stage, celery, settings_of

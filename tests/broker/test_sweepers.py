@@ -12,8 +12,9 @@ import pytest
 
 from console.embedded import Postgres
 from tests.harness import Fleet
-from workers.heart import Heart, Pulse
+from workers.heart import Heart
 from workers.ids import uuid7
+from workers.pulse import Pulse
 from workers.store import alive, claims
 from workers.sweeper import SURE_BEATS, sweep
 from workers.work import Runtime
