@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,6 +18,7 @@ from tests.fakes.http_service import Begun, FakeService
 from tests.fakes.loopback import until_true
 from tests.fakes.openai_server import Answer, FakeOpenAI, tool_call
 from tests.harness import Fleet, make_tables
+from tests.kills.nursery import nursery
 
 FAST = {
     "TWELVEFOLD_HEARTBEAT": "0.2",
@@ -43,11 +42,10 @@ class Worker:
     def __init__(self, environment: dict[str, str], queues: str, slots: int) -> None:
         self.log = Path(tempfile.mkstemp(prefix="worker-", suffix=".log")[1])
         argv = [
-            sys.executable, "-m", "celery", "-A", "workers.tasks", "worker", "-P", "threads", "-c", str(slots),
-            "-Q", queues, "-n", f"{uuid4().hex}@%h", "--without-gossip", "--without-mingle", "-l", "WARNING",
+            "-A", "workers.tasks", "worker", "-P", "threads", "-c", str(slots), "-Q", queues,
+            "-n", f"{uuid4().hex}@%h", "--without-gossip", "--without-mingle", "-l", "WARNING",
         ]  # fmt: skip
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+        self.process = nursery().start(argv, environment, self.log)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""
