@@ -64,9 +64,9 @@ def once(call: Tool[Any]) -> Script:
     return script
 
 
-def together(*acts: Callable[[], Any]) -> list[Any]:
+def together(*acts: Callable[[], Any], within: float = 60) -> list[Any]:
     """Do all of them at one moment, each in a thread: their results, or the exceptions they raised."""
-    barrier, results = Barrier(len(acts)), [None] * len(acts)
+    barrier, results, until = Barrier(len(acts)), [None] * len(acts), monotonic() + within
 
     def go(place: int, act: Callable[[], Any]) -> None:
         barrier.wait()
@@ -79,7 +79,7 @@ def together(*acts: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(max(0, until - monotonic()))
         assert not thread.is_alive(), "a thread hangs"
     return results
 

@@ -18,12 +18,17 @@ Direction = Literal["to_server", "to_client"]
 
 
 class Rule:
-    """Something to do once, to the next chunk with `match` in it, even when the match is spread over two chunks."""
+    """Something to do once, to the next chunk with `match` in it, even when the match is spread over two chunks.
+
+    With `after` it holds for connections only on which this has gone to the server before.
+    """
 
     def __init__(
-        self, match: bytes, direction: Direction, then: Literal["hold", "drop_answer"], changed: threading.Condition
-    ) -> None:
+        self, match: bytes, direction: Direction, then: Literal["hold", "drop_answer"], changed: threading.Condition,
+        after: bytes = b"",
+    ) -> None:  # fmt: skip
         self.match = match
+        self.after = after
         self.direction = direction
         self.then = then
         self.fired = False
@@ -101,12 +106,13 @@ class Proxy:
             self._black_hole = on
             self._changed.notify_all()
 
-    def hold_next(self, match: bytes, direction: Direction = "to_server") -> Rule:
+    def hold_next(self, match: bytes, direction: Direction = "to_server", after: bytes = b"") -> Rule:
         """Hold the next chunk that contains `match`, and what follows it on the same connection in the same direction.
 
-        It goes on at `release`, of the returned rule or of the proxy. `wait` of the rule returns when it is held.
+        Only on a connection on which `after` has gone to the server since now. It goes on at `release`, of the returned
+        rule or of the proxy. `wait` of the rule returns when it is held.
         """
-        return self._add(Rule(match, direction, "hold", self._changed))
+        return self._add(Rule(match, direction, "hold", self._changed, after))
 
     def drop_answer_after(self, match: bytes) -> Rule:
         """Forward the next chunk to the server with `match` in it; cut the connection instead of forwarding the reply.
@@ -172,9 +178,13 @@ class Proxy:
         """Apply the rules to `chunk`, which follows `before`; returns, once it may go on, whether it shall."""
         with self._changed:
             for rule in self._rules:
+                if rule.after and direction == "to_server" and rule.after in before[-len(rule.after) + 1 :] + chunk:
+                    line.past.add(rule.after)
                 # A match must end in this chunk: what passed before the rule was made is no business of the rule.
                 window = before[max(0, len(before) - len(rule.match) + 1) :] + chunk
                 if rule.direction != direction or rule.fired or rule.released or rule.match not in window:
+                    continue
+                if rule.after and rule.after not in line.past:
                     continue
                 rule.fired = True
                 self._changed.notify_all()
@@ -202,6 +212,10 @@ class _Line(socketserver.BaseRequestHandler):
     ended = False
     muted = False
     _upstream: socket.socket | None = None
+
+    def setup(self) -> None:
+        """What has gone to the server of all that a rule waits for."""
+        self.past: set[bytes] = set()
 
     def handle(self) -> None:
         """Serve until both directions are at their end."""

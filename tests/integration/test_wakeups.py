@@ -231,7 +231,7 @@ def test_b62_sweeps_against_eight_writers_fail_no_step(fresh_database: Any, seco
                 rounds += 1
             return rounds
 
-        said = together(*[lambda n=n: write(tasks[n::8]) for n in range(8)], sweep, sweep)
+        said = together(*[lambda n=n: write(tasks[n::8]) for n in range(8)], sweep, sweep, within=seconds + 60)
         assert not [answer for answer in said if isinstance(answer, Exception)], said
         assert sum(said[:8]) > 100
         assert f.one("SELECT max(attempts) FROM agent_tasks") <= 1
