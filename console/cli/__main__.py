@@ -1,0 +1,5 @@
+"""`python -m console.cli`."""
+
+from . import main
+
+main()

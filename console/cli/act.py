@@ -1,0 +1,76 @@
+"""The verbs that decide, settle, stop and let go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+from uuid import UUID
+
+import typer
+
+from .app import HOME, By, Home, TaskId, cli, fail, me, operating
+
+
+@cli.command()
+def approve(task: TaskId, call: int, by: By = "", home: Home = HOME) -> None:
+    """Approve a call that waits for a person."""
+    _decide(home, task, call, True, by)
+
+
+@cli.command()
+def deny(task: TaskId, call: int, comment: str = "", by: By = "", home: Home = HOME) -> None:
+    """Reject a call that waits for a person."""
+    _decide(home, task, call, False, by, comment)
+
+
+@cli.command()
+def settle(
+    task: TaskId,
+    call: int,
+    happened: Annotated[str | None, typer.Option(help="It happened; the result as JSON.")] = None,
+    did_not: Annotated[bool, typer.Option("--not", help="It did not happen.")] = False,
+    abandon: Annotated[bool, typer.Option(help="Nobody can tell; the run ends.")] = False,
+    by: By = "",
+    home: Home = HOME,
+) -> None:
+    """Say what became of an effect in doubt."""
+    if (happened is not None) + did_not + abandon != 1:
+        fail(2, "Say exactly one of --happened JSON, --not, --abandon.")
+    result = None if happened is None else json.loads(happened)
+    how: Literal["happened", "not", "abandoned"] = "not" if did_not else "abandoned" if abandon else "happened"
+    with operating(home) as operate:
+        typer.echo(operate.settle(str(task), call, how=how, by=by or me(), result=result))
+
+
+@cli.command()
+def cancel(task: TaskId, reason: str = "", by: By = "", home: Home = HOME) -> None:
+    """Ask for the end of a task: the running effect finishes, no later one begins."""
+    with operating(home) as operate:
+        typer.echo(operate.cancel(str(task), by=by or me(), reason=reason))
+
+
+@cli.command()
+def pause(task: TaskId, home: Home = HOME) -> None:
+    """Let nothing of a task begin."""
+    with operating(home) as operate:
+        operate.pause(str(task))
+
+
+@cli.command()
+def resume(task: TaskId, home: Home = HOME) -> None:
+    """End a pause."""
+    with operating(home) as operate:
+        operate.resume(str(task))
+
+
+@cli.command()
+def retry(task: TaskId, by: By = "", home: Home = HOME) -> None:
+    """Let a quarantined or parked task go on from where it stopped."""
+    with operating(home) as operate:
+        operate.retry(str(task), by=by or me())
+
+
+def _decide(home: Path, task: UUID, call: int, approved: bool, by: str, comment: str = "") -> None:
+    with operating(home) as operate:
+        typer.echo(operate.decide(str(task), call, approved=approved, by=by or me(), comment=comment))
