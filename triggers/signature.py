@@ -45,7 +45,7 @@ class Scheme:
     timestamp_header: str | None = None
     signed: str = "{body}"
     window: int = 300
-    ahead: int = 60
+    ahead: int = 300
 
     def __post_init__(self) -> None:
         expected = ["body"] if self.timestamp_header is None else ["body", "timestamp"]

@@ -11,6 +11,7 @@ from typing import Any, assert_never
 from twelvefold.errors import DeclarationError
 from twelvefold.text import clean, one_line
 
+from .declared import POINTER
 from .problem import Problem
 from .signature import GITHUB, Scheme
 
@@ -52,7 +53,7 @@ class Generic:
     def __post_init__(self) -> None:
         _check_secrets(self.secrets)
         for pointer in (self.key_pointer, self.type_pointer, self.sender_pointer, self.conversation_pointer):
-            if pointer and not re.fullmatch(r"(/([^~/]|~[01])*)+", pointer):
+            if pointer and not POINTER.fullmatch(pointer):
                 raise DeclarationError(f"{pointer!r} is no JSON pointer. Write it like /data/order/id.")
 
 

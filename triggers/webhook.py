@@ -1,7 +1,7 @@
 """`POST /hooks/{source}`: a signed request becomes one `Arrived`, handed on once and acknowledged after the commit.
 
-In this order: size, source, signature, time window, strict JSON, names, `accept`, 202. Nothing is parsed before it is
-verified; parsing and `accept` run in a thread; what a sender repeats gets the same answer as the first time.
+In this order: size, source, signature, time window, strict JSON, names, `accept`, 200. Nothing is parsed before it is
+verified; parsing and `accept` run in a thread; what a sender repeats gets the same status as the first time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .body import inflate, parse, read
 from .envelope import Accept, Arrived, Verdict
 from .problem import Problem
 from .signature import Unverified, verify
-from .source import GitHub, Source, kind, names
+from .source import Source, kind, names
 
 _log = logging.getLogger(__name__)
 _CREDENTIALS = frozenset({"authorization", "proxy-authorization", "cookie", "x-gitlab-token", "x-api-key"})
@@ -85,8 +85,6 @@ def _take(
     body = inflate(raw, request.headers.get("content-encoding", ""), max_body)
     payload = parse(body, request.headers.get("content-type", "application/json"))
     named = names(source, label, request.headers, payload, raw)
-    if isinstance(source, GitHub) and named.type == "ping":
-        return _answer(Verdict("ignored", "ping"), 200)
     gate = inspect_json(payload)
     arrived = Arrived(
         tenant=source.tenant,
@@ -102,17 +100,15 @@ def _take(
         cleaned=gate.changed,
     )
     try:
-        return _answer(accept(arrived), 202)
+        return _answer(accept(arrived))
     except Exception as error:
         # The text of a database error may quote the row, so only its kind is told.
         _log.error("webhook of source %s not stored: %s", label, type(error).__name__)
         raise _busy() from None
 
 
-def _answer(verdict: Verdict, status: int) -> JSONResponse:
-    return JSONResponse(
-        {"outcome": verdict.outcome, "reason": verdict.reason, "task_id": verdict.task_id}, status_code=status
-    )
+def _answer(verdict: Verdict) -> JSONResponse:
+    return JSONResponse({"outcome": verdict.outcome, "reason": verdict.reason, "task_id": verdict.task_id})
 
 
 def _busy() -> Problem:

@@ -5,12 +5,15 @@ Every variable may be given as NAME_FILE with a path instead, so that secrets ne
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from triggers.declared import Sources, secrets_variable
 
 VARIABLES = {
     "database_url": "DATABASE_URL", "owner_database_url": "OWNER_DATABASE_URL", "broker_url": "BROKER_URL",
@@ -19,6 +22,8 @@ VARIABLES = {
     "smtp_password": "SMTP_PASSWORD", "smtp_sender": "SMTP_SENDER", "github_secrets": "GITHUB_WEBHOOK_SECRETS",
     "agent_modules": "AGENT_MODULES",
 }  # fmt: skip
+LISTS = ("github_secrets", "link_secrets")
+"""What is written as a list with commas."""
 
 
 class ConfigurationError(Exception):
@@ -49,6 +54,11 @@ class Settings(BaseModel):
     smtp_sender: str = "Twelvefold <twelvefold@localhost>"
     mail_domain: str = "localhost"
     github_secrets: tuple[SecretStr, ...] = ()
+    public_url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
+    """The address that people reach the public application at. Mails have no links without it."""
+    link_secrets: tuple[Annotated[SecretStr, Field(min_length=32)], ...] = ()
+    """Sign the links in mails: the first signs, all verify. Mails have no links without one."""
+    webhook_sources: Sources = Field(default_factory=dict)
     db_pool: int = Field(default=12, ge=2)
     slots: int = Field(default=64, ge=1)
     heartbeat: float = Field(default=2.0, gt=0)
@@ -77,14 +87,19 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
     """The settings from the environment. Raises ConfigurationError naming every variable that is wrong or missing."""
     found = dict(os.environ if environment is None else environment)
     values: dict[str, object] = {}
+    problems: list[str] = []
     for name in Settings.model_fields:
-        text = _value(found, VARIABLES.get(name, f"TWELVEFOLD_{name.upper()}"))
+        text = _value(found, _variable(name), problems)
         if text is not None:
-            values[name] = tuple(filter(None, text.split(","))) if name == "github_secrets" else text
+            values[name] = _list(text) if name in LISTS else text
+    if "webhook_sources" in values:
+        values["webhook_sources"] = _with_secrets(str(values["webhook_sources"]), found, problems)
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        raise ConfigurationError(_explain(error)) from None
+        raise ConfigurationError(_explain(problems + _told(error))) from None
+    if problems:
+        raise ConfigurationError(_explain(problems))
     if not 2 * settings.heartbeat < settings.dead_after:
         raise ConfigurationError("TWELVEFOLD_DEAD_AFTER must be over twice TWELVEFOLD_HEARTBEAT, for example 8 and 2.")
     if settings.model_timeout >= settings.step_deadline:
@@ -92,16 +107,54 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
     return settings
 
 
-def _value(found: Mapping[str, str], variable: str) -> str | None:
-    if f"{variable}_FILE" in found:
-        return Path(found[f"{variable}_FILE"]).read_text(encoding="utf-8").strip()
-    return found.get(variable)
+def _variable(name: str) -> str:
+    return VARIABLES.get(name, f"TWELVEFOLD_{name.upper()}")
 
 
-def _explain(error: ValidationError) -> str:
-    lines = ["These settings are missing or wrong:"]
-    for item in error.errors(include_url=False, include_input=False):
-        name = str(item["loc"][0])
-        lines.append(f"- {VARIABLES.get(name, f'TWELVEFOLD_{name.upper()}')}: {item['msg']}")
-    lines.append("Example: DATABASE_URL=postgresql://app@localhost/twelvefold BROKER_URL=redis://localhost:6379/0")
-    return "\n".join(lines)
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def _value(found: Mapping[str, str], variable: str, problems: list[str]) -> str | None:
+    path = found.get(f"{variable}_FILE")
+    if path is None:
+        return found.get(variable)
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"- {variable}_FILE: {path} cannot be read ({type(error).__name__})")
+        return None
+
+
+def _with_secrets(text: str, found: Mapping[str, str], problems: list[str]) -> Any:
+    """The declared sources, each with the secrets of its own variable, so that all are judged together."""
+    try:
+        declared = json.loads(text)
+    except ValueError as error:
+        problems.append(f"- {_variable('webhook_sources')}: {error}")
+        return {}
+    for name, source in declared.items() if isinstance(declared, dict) else ():
+        if not isinstance(source, dict):
+            continue
+        if source.pop("secrets", None) is not None:
+            problems.append(f"- {_variable('webhook_sources')}: secrets of {name} belong into {secrets_variable(name)}")
+        if secrets := _list(_value(found, secrets_variable(name), problems) or ""):
+            source["secrets"] = secrets
+    return declared
+
+
+def _told(error: ValidationError) -> list[str]:
+    return [f"- {_where(item['loc'])}: {item['msg']}" for item in error.errors(include_url=False, include_input=False)]
+
+
+def _where(path: tuple[int | str, ...]) -> str:
+    """The variable that is wrong, and where in it. A missing secret of a source is missing in its own variable."""
+    first, *more = map(str, path)
+    if first == "webhook_sources" and len(more) > 1 and more[1] == "secrets":
+        return secrets_variable(more[0])
+    return " ".join([_variable(first), ".".join(more)]).strip()
+
+
+def _explain(problems: list[str]) -> str:
+    example = "Example: DATABASE_URL=postgresql://app@localhost/twelvefold BROKER_URL=redis://localhost:6379/0"
+    return "\n".join(["These settings are missing or wrong:", *problems, example])

@@ -159,12 +159,12 @@ def test_the_secret_that_matched_is_told_and_a_removed_one_fails_at_once() -> No
         github(old, secrets=(b"new",))
 
 
-@pytest.mark.parametrize("seconds", [-299, -300, 0, 60])
+@pytest.mark.parametrize("seconds", [-299, -300, 0, 60, 299, 300])
 def test_a_timestamp_inside_the_window_is_accepted(seconds: int) -> None:
     assert stamped(str(int(STAMP) + seconds)) == 0
 
 
-@pytest.mark.parametrize("seconds", [-301, 61, 301, -(10**9), 10**11])
+@pytest.mark.parametrize("seconds", [-301, 301, -(10**9), 10**11])
 def test_a_timestamp_outside_the_window_is_refused(seconds: int) -> None:
     with pytest.raises(Unverified, match="X-Timestamp"):
         stamped(str(int(STAMP) + seconds))
