@@ -5,6 +5,7 @@ A wrong declaration fails when the value is made, with a message that says how t
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,9 +21,10 @@ from .controls import Delegate, Done, NothingToDo, Wait
 from .errors import DeclarationError
 from .schema import check_exact, check_portable, menu_entry
 from .state import Task
-from .tool import Tool
+from .tool import Ctx, Tool
 
 MOST_TOOLS = 5
+TAG = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 class Message(BaseModel):
@@ -43,8 +45,9 @@ class Text(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """The declaration of an agent. `steer(task) -> call | None` lets code speak first each turn; `success` functions
-    return why the work is not done yet, or None; `about` names the business entity of an accepted event.
+    """The declaration of an agent. `prefetch` functions look things up before the first decision of a run, each shown
+    in a tag of its name; `steer(task) -> call | None` lets code speak first each turn; `success` functions return why
+    the work is not done yet, or None; `about` names the business entity of an accepted event.
     """
 
     tools: list[type[Tool[Any]]]
@@ -55,6 +58,7 @@ class Agent:
     model: str = ""
     version: int = 1
     about: Callable[[Any], str | None] | None = None
+    prefetch: list[Callable[[Ctx], Any]] = field(default_factory=list)
     steer: Callable[[Task], Tool[Any] | None] | None = None
     success: list[Callable[[Task], str | None]] = field(default_factory=list)
     budget: Budget = field(default_factory=Budget)
@@ -139,6 +143,7 @@ def _check(agent: Agent) -> None:
     for tool in agent.tools:
         _check_tool(agent, tool)
     _check_names(agent)
+    _check_prefetch(agent)
     if not (isinstance(agent.returns, type) and issubclass(agent.returns, BaseModel)):
         raise DeclarationError(
             f"{agent.name}: returns= is a pydantic model, such as Text; Done is validated against it."
@@ -164,3 +169,15 @@ def _check_names(agent: Agent) -> None:
     for former in (old for tool in agent.tools for old in tool.__spec__.was):
         if former in names:
             raise DeclarationError(f"{agent.name}: {former!r} is both a tool and the former name of one.")
+
+
+def _check_prefetch(agent: Agent) -> None:
+    names = [getattr(look, "__name__", repr(look)) for look in agent.prefetch]
+    for name in names:
+        if not TAG.fullmatch(name):
+            raise DeclarationError(
+                f"{agent.name}: prefetch= holds functions, and each name is a tag that the model reads: write "
+                f"`def the_order(ctx)` and prefetch=[the_order], not {name}."
+            )
+        if names.count(name) > 1:
+            raise DeclarationError(f"{agent.name}: two prefetch functions are called {name!r}. One tag, one meaning.")

@@ -14,7 +14,7 @@ from uuid import UUID, uuid5
 from .agent import Agent
 from .budget import Budget, Usage, stagnation
 from .controls import Delegate, Done, NothingToDo
-from .effects import AskModel, Feed, Find, Record, Rest, RunEffect, RunRead, RunWrite, Want
+from .effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunRead, RunWrite, Want
 from .events import (
     ApprovalAsked,
     ApprovalMoved,
@@ -229,6 +229,8 @@ def _next_decision(agent: Agent, task: Task, now: datetime) -> list[Event] | Wan
     over = _over(agent, s, now)
     if over:
         return [over]
+    if agent.prefetch and not s.prefetched:
+        return Prefetch()
     if agent.steer is not None:
         call = agent.steer(task)
         if call is not None:

@@ -13,6 +13,11 @@ class AskModel:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Run the agent's prefetch functions side by side; no transaction open."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRead:
     """Run a Read; no transaction open."""
 
@@ -52,5 +57,5 @@ class Rest:
     """Nothing to do until something arrives or a deadline passes, or ever again."""
 
 
-Want = AskModel | RunRead | RunWrite | RunEffect | Find | Record | Feed | Rest
+Want = AskModel | Prefetch | RunRead | RunWrite | RunEffect | Find | Record | Feed | Rest
 """Everything a step can be asked to do."""

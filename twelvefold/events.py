@@ -69,6 +69,14 @@ class Reopened(Event):
     by: int
 
 
+class Prefetched(Event):
+    """What code looked up before the run's first decision, by the name of each function; `failed` says why not."""
+
+    found: dict[str, JsonValue] = {}
+    failed: dict[str, str] = {}
+    ms: int = 0
+
+
 class ModelAsked(Event):
     """One question to a model: what it saw (receipt) and what it cost. The answer is the next event."""
 
@@ -292,9 +300,9 @@ class Resumed(Event):
 TYPES: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        Arrived, Reopened, ModelAsked, Decided, Rejected, PolicyDenied, ApprovalAsked, ApprovalMoved, Started, Returned,
-        Failed, Doubted, Settled, Woke, ChildStarted, ChildReturned, LimitReached, Stuck, Blocked, CancelAsked,
-        DoneRefused, Finished, Quarantined, Resumed,
+        Arrived, Reopened, Prefetched, ModelAsked, Decided, Rejected, PolicyDenied, ApprovalAsked, ApprovalMoved,
+        Started, Returned, Failed, Doubted, Settled, Woke, ChildStarted, ChildReturned, LimitReached, Stuck, Blocked,
+        CancelAsked, DoneRefused, Finished, Quarantined, Resumed,
     )
 }  # fmt: skip
 

@@ -29,6 +29,7 @@ from .events import (
     LimitReached,
     ModelAsked,
     PolicyDenied,
+    Prefetched,
     Quarantined,
     Recorded,
     Rejected,
@@ -103,6 +104,8 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
             return _arrived(s, seq, recorded, event)
         case Reopened():
             return _new_run(s, event, recorded)
+        case Prefetched():
+            return {"prefetched": seq} | _spent(s, event.ms)
         case Rejected():
             return {"used": s.used.plus(Usage(decisions=1)), "rejections": s.rejections + 1}
         case PolicyDenied():
@@ -219,7 +222,7 @@ def _new_run(s: State, event: Reopened, recorded: Recorded) -> dict[str, Any]:
     return {
         **_ready(), "run": event.run, "opened": event.by, "opened_at": recorded.at, "used": Usage(), "extra": Usage(),
         "fingerprints": (), "tools": (), "failures": 0, "rejections": 0, "transport": 0, "children_born": 0,
-        "reason": "", "outcome_seq": 0,
+        "reason": "", "outcome_seq": 0, "prefetched": 0,
     }  # fmt: skip
 
 

@@ -105,6 +105,7 @@ class State(Frozen):
     about: str | None = None
     held: int = 0
     outcome_seq: int = 0
+    prefetched: int = 0
     message_seq: int = 0
     reason: str = ""
 
@@ -166,6 +167,12 @@ class Task:
         """What opened this run, as the agent's `accepts`."""
         payload = self.read(self.state.opened).get("payload")
         return payload if self.accepts is None else TypeAdapter(self.accepts).validate_python(payload)
+
+    def prefetched(self, look: Callable[..., Any]) -> Any:
+        """What this prefetch function found for this run, as plain data; None while or when it found nothing."""
+        if not self.state.prefetched:
+            return None
+        return (self.read(self.state.prefetched).get("found") or {}).get(look.__name__)
 
     def count(self, tool: type[Tool[Any]]) -> int:
         """How often the tool returned in this run."""

@@ -26,6 +26,7 @@ from .events import (
     Event,
     Failed,
     PolicyDenied,
+    Prefetched,
     Rejected,
     Returned,
     Settled,
@@ -33,7 +34,7 @@ from .events import (
     revive,
 )  # fmt: skip
 from .fold import MOST_WINDOW, SHOWN_TOKENS, UNSEEN, tokens_of
-from .markup import tag, to_yaml
+from .markup import join, tag, to_yaml
 from .state import State, Task
 from .text import shorten
 
@@ -126,11 +127,25 @@ def _rendered(row: Row) -> str:
 def rendered(seq: int, type_name: str, version: int, data: str) -> str:
     """One event as a tag. Cached: an event never changes, and its neighbour steps render it again."""
     event = revive(type_name, version, json.loads(data))
+    if isinstance(event, Prefetched):
+        return _prefetched(seq, event)
     name, attributes, value = _shape(event)
+    return tag(name, _within(value, SHOWN_TOKENS), n=str(seq), **attributes)
+
+
+def _within(value: Any, most: int) -> str:
+    """The value as text of at most so many tokens."""
     body = value if isinstance(value, str) else to_yaml(value)
     tokens = tokens_of(body)
-    limit = len(body) if tokens <= SHOWN_TOKENS else len(body) * SHOWN_TOKENS // tokens
-    return tag(name, shorten(body, limit), n=str(seq), **attributes)
+    return shorten(body, len(body) if tokens <= most else len(body) * most // tokens)
+
+
+def _prefetched(seq: int, event: Prefetched) -> str:
+    """One tag for each function inside that of the event; they share what one event may show."""
+    share = SHOWN_TOKENS // max(1, len(event.found))
+    found = [tag(name, _within(value, share)) for name, value in event.found.items()]
+    missing = [tag(name, failed=why) for name, why in event.failed.items()]
+    return tag("prefetched", join([*found, *missing]), n=str(seq))
 
 
 def _shape(event: Event) -> tuple[str, dict[str, str], Any]:  # noqa: C901 - one arm an event

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from twelvefold.canonical import plain
 from twelvefold.decide import doubted
-from twelvefold.effects import AskModel, Feed, Find, Record, Rest, RunEffect, RunRead, RunWrite
+from twelvefold.effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunRead, RunWrite
 from twelvefold.errors import DeadlinePassed, Fatal, ToolError
 from twelvefold.events import Event, Failed, Returned, Settled, unhold
 from twelvefold.schema import stored_call
@@ -24,11 +24,12 @@ from twelvefold.tool import Effect, Tool
 from .ask import ask_model
 from .chances import cause, lost, moved, wait_for_database
 from .outside import Context
+from .prefetch import prefetch
 from .store import log
 from .store.database import DirtyTransaction
 from .telemetry import kind_of
 from .unit import Unit
-from .work import Runtime, Work
+from .work import Runtime, Work, context
 
 READ_AGAIN_S = (0.0, 1.0, None)
 FIND_TRIES_S = 60.0
@@ -65,6 +66,8 @@ def _carry_out(work: Work, run: Runtime) -> list[Event]:
             return []
         case AskModel():
             return ask_model(work, run, want, lambda call: _read(work, run, call))
+        case Prefetch():
+            return [prefetch(work, run)]
         case RunRead():
             return _read(work, run, open_call(work))
         case RunEffect():
@@ -91,7 +94,7 @@ def tool_of(work: Work, call: OpenCall) -> Tool[Any]:
 
 
 def _context(work: Work, run: Runtime, tool: Tool[Any], key: str) -> Context:
-    return Context(run.db, work.task, key, tuple(work.agent.hosts), tool.__spec__.timeout)
+    return context(work, run, key, tool.__spec__.timeout)
 
 
 def _ms(since: float) -> int:

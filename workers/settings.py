@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
+from .services import Services
+
 from triggers.declared import Sources, secrets_variable
 
 VARIABLES = {
@@ -59,6 +61,7 @@ class Settings(BaseModel):
     link_secrets: tuple[Annotated[SecretStr, Field(min_length=32)], ...] = ()
     """Sign the links in mails: the first signs, all verify. Mails have no links without one."""
     webhook_sources: Sources = Field(default_factory=dict)
+    services: Services = Field(default_factory=dict)
     db_pool: int = Field(default=12, ge=2)
     slots: int = Field(default=64, ge=1)
     heartbeat: float = Field(default=2.0, gt=0)

@@ -21,6 +21,7 @@ from twelvefold.reducer import Moved
 from twelvefold.state import State, Task
 
 from .lanes import Lanes
+from .outside import Context
 from .pulse import Pulse
 from .registry import Loaded, Registry
 from .settings import Settings
@@ -139,3 +140,8 @@ def begin_work(run: Runtime, held: Claimed) -> Work:
     place = Place(Task(held.state, accepts=loaded.agent.accepts, read=read, peers=run.registry.budgets))
     work = Work(held, loaded, place, place)
     return work
+
+
+def context(work: Work, run: Runtime, key: str, timeout: float) -> Context:
+    """What code of the agent may use outside while it runs for this task, at most `timeout` seconds."""
+    return Context(run.db, work.task, key, tuple(work.agent.hosts), run.settings.services, timeout)

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from twelvefold import AUTO, Agent, Budget, Ctx, Done, Effect, Read, State, Task, Verdict, Wait, Write, ask, deny
 from twelvefold.controls import Delegate, NothingToDo
 from twelvefold.decide import decided, doubted
-from twelvefold.effects import AskModel, Feed, Find, Record, Rest, RunEffect, RunRead, RunWrite, Want
+from twelvefold.effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunRead, RunWrite, Want
 from twelvefold.events import (
     ApprovalMoved,
     Arrived,
@@ -31,6 +31,7 @@ from twelvefold.events import (
     Failed,
     ModelAsked,
     PolicyDenied,
+    Prefetched,
     Quarantined,
     Recorded,
     Rejected,
@@ -126,6 +127,16 @@ def looked(task: Task) -> str | None:
     return None if task.did(Look) else "Look first."
 
 
+def earlier(ctx: Ctx) -> list[str]:
+    """Never called here."""
+    return []
+
+
+def nearby(ctx: Ctx) -> list[str]:
+    """Never called here."""
+    return []
+
+
 BUDGET = Budget(decisions=12, tokens=6_000, usd=Decimal("0.50"), active=timedelta(seconds=60))
 
 
@@ -139,12 +150,13 @@ def player(**change: Any) -> Agent:
 
 
 PLAYER = player()
+LOOKER = player(prefetch=[earlier, nearby])
 
 
 class Play:
     """One play. `endless` leaves out what ends a task for good. `texts` are what people, models and tools say."""
 
-    def __init__(self, agent: Agent = PLAYER, *, endless: bool = False, texts: Sequence[str] = NASTY) -> None:
+    def __init__(self, agent: Agent = LOOKER, *, endless: bool = False, texts: Sequence[str] = NASTY) -> None:
         self.agent, self.now, self.endless, self.texts = agent, EPOCH, endless, texts
         self.log: list[Recorded] = []
         self.inbox: list[Event] = []
@@ -194,6 +206,8 @@ class Play:
         match self.wants:
             case AskModel():
                 self.ask_model(dice, self.wants)
+            case Prefetch():
+                self.finish(dice, self.looked_up(dice))
             case RunRead():
                 self.feed(self.ended(dice, self.open()))
             case RunWrite():
@@ -220,6 +234,11 @@ class Play:
 
     def text(self, dice: Random) -> str:
         return dice.choice(self.texts)
+
+    def looked_up(self, dice: Random) -> Event:
+        failed = {"earlier": "TimeoutError"} if dice.random() < 0.5 else {}
+        found = {name: [self.text(dice)] * 3 for name in ("earlier", "nearby") if name not in failed}
+        return Prefetched(found=found, failed=failed, ms=dice.randrange(500))
 
     def ask_model(self, dice: Random, want: AskModel) -> None:
         spent = Spent(tokens_in=dice.randrange(900), tokens_out=dice.randrange(200), usd=Decimal("0.03"), ms=2000)

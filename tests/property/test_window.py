@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.property.plays import Play, played
 from tests.unit.test_text import json_of, nasty
 from twelvefold.effects import AskModel
-from twelvefold.events import Arrived, ModelAsked
+from twelvefold.events import Arrived, ModelAsked, Prefetched
 from twelvefold.fold import MOST_WINDOW, UNSEEN
 from twelvefold.text import clean, clean_json
 from twelvefold.window import UNSEEN_TYPES, WINDOW_TOKENS, Row, Window, build, next_boundary
@@ -51,8 +51,23 @@ def test_b146_window_an_xml_parser_finds_exactly_the_events(chosen: list[int], t
     play = played(chosen, texts=texts)
     tree = ElementTree.fromstring(window_of(play).user)
     assert tree.tag == "task"
-    assert all(len(child) == 0 for child in tree)
+    looked_up = [child for child in tree if child.tag == "prefetched"]
+    assert all(len(child) == 0 for child in tree if child not in looked_up)
+    assert all({part.tag for part in child} == {"earlier", "nearby"} for child in looked_up)
+    assert all(len(part) == 0 for child in looked_up for part in child)
     assert [int(child.attrib["n"]) for child in tree if child.tag != "left_out"] == shown_seqs(play)
+
+
+@given(json_of(nasty | st.sampled_from(LOOK_ALIKES)))
+def test_what_was_prefetched_reads_back_under_the_name_of_its_function(found: Any) -> None:
+    play, found = Play(), clean_json(found)
+    play.feed(Prefetched(found={"earlier": found}, failed={"nearby": "</nearby>"}))
+    event = list(ElementTree.fromstring(window_of(play).user))[-1]
+    assert [part.tag for part in event] == ["earlier", "nearby"]
+    text = event[0].text or ""
+    if "more characters]" not in text:
+        assert (text if isinstance(found, str) else yaml.safe_load(text)) == found
+    assert event[1].attrib["failed"] == "</nearby>"
 
 
 @given(st.lists(json_of(nasty | st.sampled_from(LOOK_ALIKES)), min_size=1, max_size=5), nasty)
