@@ -12,29 +12,20 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from triggers.envelope import Verdict
 from twelvefold.events import CancelAsked, Resumed, Settled
 from twelvefold.schema import stored_call
 from twelvefold.state import State
 
+from .decisions import Answer, Decision, Proof, Refused, Wish, decide, tell
 from .ids import uuid7
-from .intake import put
 from .registry import Registry
 from .store import inbox
 from .store.claims import FREEZE_LOCK
 from .store.database import Connection, Database
-from .store.inbox import Entry
 
-VALID_FOR = "1 hour"
+__all__ = ["Decision", "Frozen", "Operate", "Refused"]
+
 ENDED = ("done", "failed", "cancelled")
-
-
-class Refused(Exception):
-    """The wish does not fit the state of things. `code` is what an HTTP answer says: 403, 404, 409 or 410."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,40 +43,23 @@ class Operate:
         self.db, self.registry = db, registry
 
     def decide(
-        self, task_id: str, call: int, *, approved: bool, by: str, digest: str | None = None, comment: str = ""
-    ) -> str:
+        self,
+        task_id: str,
+        call: int,
+        *,
+        approved: bool,
+        by: str,
+        digest: str | None = None,
+        comment: str = "",
+        proof: Proof = "session",
+    ) -> Decision:
         """Approve or reject an asked call; the first decision wins, an equal repeat is answered alike.
 
-        Raises Refused: 404 no such call, 409 decided otherwise or shown differently, 410 no longer open.
+        `by` must be among the people whom the question names, unless it names none or `proof` is `override`. Raises
+        Refused as `decisions.decide` does.
         """
-        wanted = "approved" if approved else "rejected"
-        with self.db.transaction() as connection:
-            tenant, _, _ = _locked(connection, task_id)
-            row = connection.execute(
-                "SELECT state, digest, decided_by, decided_at, asked, deadline <= clock_timestamp() FROM approvals"
-                " WHERE tenant = %s AND task_id = %s AND call = %s ORDER BY asked DESC LIMIT 1",
-                (tenant, task_id, call),
-            ).fetchone()
-            if row is None:
-                raise Refused(404, f"Task {task_id} has asked nothing about call {call}.")
-            state, shown, who, when, asked, late = row
-            if digest is not None and digest != shown:
-                raise Refused(409, "What you saw is not what is asked now. Look at the call again and decide anew.")
-            if state in ("approved", "rejected"):
-                if state == wanted:
-                    return str(state)
-                raise Refused(409, f"Already {state} by {who} at {when:%Y-%m-%d %H:%M:%S} UTC.")
-            if state != "pending" or late:
-                raise Refused(410, f"No longer open: {'expired' if late else state}.")
-            connection.execute(
-                "UPDATE approvals SET state = %s, decided_by = %s, decided_at = clock_timestamp(), comment = %s,"
-                f" valid_until = clock_timestamp() + interval '{VALID_FOR}'"
-                " WHERE tenant = %s AND task_id = %s AND call = %s AND asked = %s AND state = 'pending'",
-                (wanted, by, comment, tenant, task_id, call, asked),
-            )
-            data = {"call": call, "to": wanted, "by": by, "comment": comment}
-            _tell(connection, task_id, "decision", f"decision:{call}:{asked}", data, by)
-        return wanted
+        to: Answer = "approved" if approved else "rejected"
+        return decide(self.db, Wish(task_id, call, to, by, proof, digest=digest, comment=comment))
 
     def settle(
         self, task_id: str, call: int, *, how: Literal["happened", "not", "abandoned"], by: str, result: Any = None
@@ -107,7 +81,7 @@ class Operate:
                 result = tool.__spec__.result.dump_python(value, mode="json")
             settled = Settled(call=call, how=how, by=by, result=result).model_dump(mode="json", exclude_defaults=True)
             key = f"settle:{call}:{open_call.attempt}:{state.seq}"
-            if _tell(connection, task_id, "settlement", key, settled, by).outcome == "duplicate":
+            if tell(connection, task_id, "settlement", key, settled, by) == "duplicate":
                 _same(connection, f"{task_id}:{key}", settled)
         return how
 
@@ -121,7 +95,7 @@ class Operate:
                 raise Refused(409, f"Task {task_id} is {status} already.")
             if inbox.ask_cancel(connection, task_id):
                 asked = CancelAsked(by=by, reason=reason).model_dump(mode="json")
-                _tell(connection, task_id, "cancel", f"cancel:{uuid7()}", asked, by)
+                tell(connection, task_id, "cancel", f"cancel:{uuid7()}", asked, by)
         return "cancelling"
 
     def pause(self, task_id: str) -> None:
@@ -161,7 +135,7 @@ class Operate:
                     (task_id,),
                 )
             data = event.model_dump(mode="json", exclude_defaults=True)
-            _tell(connection, task_id, "resume", f"{event.verb}:{uuid7()}", data, event.by)
+            tell(connection, task_id, "resume", f"{event.verb}:{uuid7()}", data, event.by)
 
     def freeze(
         self, scope: str, *, by: str, until: datetime | None = None, reason: str = "", tenant: str = "*"
@@ -225,11 +199,3 @@ def _same(connection: Connection, key: str, settled: dict[str, Any]) -> None:
     said, by = row
     if {**said, "by": ""} != {**settled, "by": ""}:
         raise Refused(409, f"Already settled as {said['how']} by {by}.")
-
-
-def _tell(connection: Connection, task_id: str, kind: str, key: str, data: dict[str, Any], by: str) -> Verdict:
-    entry = Entry(
-        tenant="", source="operate", key=f"{task_id}:{key}", kind=kind, task_id=task_id, payload=data,
-        sender=by,
-    )  # fmt: skip
-    return put(connection, entry, person=True)

@@ -1,4 +1,6 @@
-"""What a commit sends: results to their destinations, news to parents and children, each with one stable key."""
+"""What a commit sends: questions to people, results to their destinations, news to parents and children. Each has one
+stable key. A letter holds what is said, and nothing of how to reach us: the relay makes links when it sends.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,12 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from twelvefold.decide import budget_of
-from twelvefold.events import ChildReturned, ChildStarted, Finished, Recorded
+from twelvefold.events import ApprovalAsked, ChildReturned, ChildStarted, Finished, Recorded
 from twelvefold.markup import to_yaml
 from twelvefold.state import Child as ChildRef
 from twelvefold.state import State, unused
 
+from .card import Card, people
 from .store.commits import Child, Letter
 from .telemetry import kind_of
 from .work import Runtime, Work
@@ -23,11 +26,36 @@ def letters(work: Work, run: Runtime) -> list[Letter]:
     """The outbox rows of the step's events."""
     found: list[Letter] = []
     for recorded in work.place.events:
-        if isinstance(recorded.event, Finished):
+        if isinstance(recorded.event, ApprovalAsked):
+            found += _questions(work, recorded, recorded.event)
+        elif isinstance(recorded.event, Finished):
             found += _results(work, run, recorded, recorded.event)
             found += _to_parent(work, recorded, recorded.event)
             found += [_cancel(work, recorded, child) for child in work.state.children]
     return found
+
+
+def _questions(work: Work, recorded: Recorded, event: ApprovalAsked) -> list[Letter]:
+    """One letter to each person whom the rule names. A question to nobody who has an address is told in the log."""
+    call = work.state.call
+    if call is None or call.seq != event.call:
+        return []  # the question was over again in this very step
+    card = Card(
+        agent=work.agent.name, about=work.state.about, task=work.held.id, call=call.seq, asked=recorded.seq,
+        tool=call.tool, args=call.args, says=event.reason, target=event.target, risk=event.risk,
+        deadline=event.deadline, digest=event.digest,
+    )  # fmt: skip
+    payload = {"subject": card.title, "card": card.model_dump(mode="json"), "at": recorded.at.isoformat()}
+    asked = [("email", address) for address in people(event.target)]
+    return [
+        _letter(work, recorded, channel, recipient, payload)
+        for channel, recipient in asked or [("log", event.target or "operators")]
+    ]
+
+
+def letter_key(task_id: str, seq: int, channel: str, recipient: str) -> str:
+    """The key of a letter: which event of which task it tells to whom."""
+    return f"{task_id}:{seq}:{channel}:{recipient}"
 
 
 def _results(work: Work, run: Runtime, recorded: Recorded, event: Finished) -> list[Letter]:
@@ -77,7 +105,7 @@ def _cancel(work: Work, recorded: Recorded, child: ChildRef) -> Letter:
 
 
 def _letter(work: Work, recorded: Recorded, channel: str, recipient: str, payload: dict[str, Any]) -> Letter:
-    key = f"{work.held.id}:{recorded.seq}:{channel}:{recipient}"
+    key = letter_key(work.held.id, recorded.seq, channel, recipient)
     return Letter(str(uuid5(NAMESPACE_OID, key)), recorded.seq, channel, recipient, key, payload)
 
 

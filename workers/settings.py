@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from .services import Services
-
 from triggers.declared import Sources, secrets_variable
+
+from .services import Services
 
 VARIABLES = {
     "database_url": "DATABASE_URL", "owner_database_url": "OWNER_DATABASE_URL", "broker_url": "BROKER_URL",

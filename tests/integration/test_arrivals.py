@@ -117,11 +117,12 @@ def test_a_decision_is_judged_by_its_row_whatever_the_status(fresh_database: Any
         elif status != "waiting":
             with f.run.db.connection() as connection:
                 connection.execute("UPDATE agent_tasks SET status = %s WHERE id = %s", (status, task))
-        assert f.operate.decide(task, call.seq, approved=True, by="ann") == "approved"
+        first = f.operate.decide(task, call.seq, approved=True, by="ann")
+        assert (first.state, first.by) == ("approved", "ann")
         row = f.row(task)
         assert row["inbox_pending"] == 1
         assert row["status"] == ("ready" if status in ("waiting", "paused") else status)
-        assert f.operate.decide(task, call.seq, approved=True, by="bob") == "approved"
+        assert f.operate.decide(task, call.seq, approved=True, by="bob") == first
         with pytest.raises(Refused) as refused:
             f.operate.decide(task, call.seq, approved=False, by="bob")
         assert refused.value.code == 409
@@ -155,7 +156,7 @@ def test_a_decision_on_another_digest_than_the_shown_is_refused(fresh_database: 
         assert call is not None
         with pytest.raises(Refused, match="not what is asked now"):
             f.operate.decide(task, call.seq, approved=True, by="ann", digest="other")
-        assert f.operate.decide(task, call.seq, approved=True, by="ann", digest=call.digest) == "approved"
+        assert f.operate.decide(task, call.seq, approved=True, by="ann", digest=call.digest).by == "ann"
 
 
 def test_an_ending_task_supersedes_its_open_rows(fresh_database: Any) -> None:

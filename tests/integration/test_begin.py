@@ -366,7 +366,7 @@ def test_an_expiry_that_a_decision_forestalled_gives_the_claim_back_at_once(
         assert f.step(task) == "nothing"
         row = f.row(task)
         assert (row["worker_id"], row["attempts"], row["nudged_at"]) == (None, 0, None)
-        assert f.operate.decide(task, call, approved=True, by="ann") == "approved"
+        assert f.operate.decide(task, call, approved=True, by="ann").state == "approved"
         assert f.drain(task) == "done"
         assert f.one("SELECT count(*) FROM notes") == 1
 

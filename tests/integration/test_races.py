@@ -147,7 +147,7 @@ def test_the_first_decision_wins_and_the_others_learn_who_and_when(fresh_databas
             assert call is not None
 
             def decide(approved: bool, by: str, task: str = task, call: int = call.seq) -> str:
-                return f.operate.decide(task, call, approved=approved, by=by)
+                return f.operate.decide(task, call, approved=approved, by=by).state
 
             said = together(
                 lambda: decide(True, "ann"), lambda: decide(False, "bob"), lambda: decide(True, "cid"),

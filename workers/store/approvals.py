@@ -1,8 +1,11 @@
-"""The approvals rows that a commit opens and moves, by compare-and-set: a miss means someone was quicker."""
+"""The approvals rows: opened and moved by commits, decided by people; by compare-and-set or under the task's lock."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from twelvefold.errors import Stale
 from twelvefold.events import ApprovalAsked, ApprovalMoved, Blocked, Finished, PolicyDenied, Recorded
@@ -23,7 +26,76 @@ SUPERSEDE = """
 UPDATE approvals SET state = 'superseded', decided_at = clock_timestamp()
  WHERE tenant = %s AND task_id = %s AND state = 'pending'
 """
+QUESTION = """
+SELECT tenant, task_id::text, call, asked, digest, target, risk, state, deadline <= clock_timestamp(), decided_by,
+       decided_at AT TIME ZONE 'UTC', wrong_words
+  FROM approvals
+ WHERE tenant = %s AND task_id = %s AND call = %s AND asked = coalesce(%s::int, asked) ORDER BY asked DESC LIMIT 1
+"""
+VALID_FOR = "1 hour"
+DECIDE = f"""
+UPDATE approvals SET state = %(to)s, decided_by = %(by)s, decided_how = %(how)s, decided_at = clock_timestamp(),
+       comment = %(comment)s, valid_until = clock_timestamp() + interval '{VALID_FOR}'
+ WHERE tenant = %(tenant)s AND task_id = %(task)s AND call = %(call)s AND asked = %(asked)s AND state = 'pending'
+RETURNING decided_at AT TIME ZONE 'UTC'
+"""
+WRONG_WORD = """
+UPDATE approvals
+   SET wrong_words = wrong_words || jsonb_build_object(%(who)s::text, coalesce((wrong_words ->> %(who)s)::int, 0) + 1)
+ WHERE tenant = %(tenant)s AND task_id = %(task)s AND call = %(call)s AND asked = %(asked)s
+"""
+CARD = """
+SELECT payload -> 'card' FROM outbox WHERE tenant = %s AND key = %s
+"""
 MOVES = {"expired": ["pending"], "superseded": ["pending", "approved"], "stale": ["approved"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One question. `late`: the deadline has passed; `decided_at` is UTC, without saying so; `wrong_words` by person."""
+
+    tenant: str
+    task: str
+    call: int
+    asked: int
+    digest: str
+    target: str
+    risk: str
+    state: str
+    late: bool
+    decided_by: str | None
+    decided_at: datetime
+    wrong_words: Mapping[str, int]
+
+
+def question(connection: Connection, tenant: str, task_id: str, call: int, asked: int | None) -> Row | None:
+    """The question `asked` about a call, or the newest one; None when there is none."""
+    row = connection.execute(QUESTION, (tenant, task_id, call, asked)).fetchone()
+    return None if row is None else Row(*row)
+
+
+def card(connection: Connection, tenant: str, key: str) -> dict[str, Any] | None:
+    """The card that the letter with this key showed; None when there is no such letter."""
+    row = connection.execute(CARD, (tenant, key)).fetchone()
+    return None if row is None else row[0]
+
+
+def decided(connection: Connection, row: Row, to: str, by: str, how: str, comment: str) -> datetime:
+    """Write a person's decision on a pending row, with the task row locked; when that was, UTC."""
+    names = {**_named(row), "to": to, "by": by, "how": how, "comment": comment}
+    found = connection.execute(DECIDE, names).fetchone()
+    assert found is not None, "the row was pending, and it is moved only under the lock of its task"
+    at: datetime = found[0]
+    return at
+
+
+def count_wrong_word(connection: Connection, row: Row, who: str) -> None:
+    """Count a wrong word of one person, with the task row locked."""
+    connection.execute(WRONG_WORD, {**_named(row), "who": who})
+
+
+def _named(row: Row) -> dict[str, Any]:
+    return {"tenant": row.tenant, "task": row.task, "call": row.call, "asked": row.asked}
 
 
 def concerned(events: Sequence[Recorded]) -> bool:

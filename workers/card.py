@@ -1,0 +1,141 @@
+"""The card: what a person sees of a call before deciding about it, in a mail and on the page, from one value.
+
+It has two zones. The facts are written by code and show every argument that would be executed. What the agent says is
+text that nobody vouches for: short and without links. Where something had to be cut the card says so, and no one can
+approve from it. Argument text is quoted line by line, so that it cannot pass for anything else on the card.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from twelvefold.markup import to_yaml
+from twelvefold.text import one_line, reveal, shorten
+from twelvefold.tool import Risk
+
+LONGEST_ARGUMENTS = 8_000
+LONGEST_SAYING = 500
+WIDTH = 72
+_ADDRESS = re.compile(r"[^@\s,]+@[^@\s,]+")
+_SCHEME = re.compile(r"(?<=\w):(?=[^\s\d])")
+_DOT = re.compile(r"(?<=\S)[.\u3002\uff0e\uff61](?=[^\W\d])")
+
+
+class Card(BaseModel):
+    """One question as it is shown. `args` is the call as canonical JSON, as it would be executed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    agent: str
+    about: str | None
+    task: str
+    call: int
+    asked: int
+    tool: str
+    args: str
+    says: str
+    target: str
+    risk: Risk
+    deadline: datetime
+    digest: str
+
+    @property
+    def title(self) -> str:
+        """What is asked, on one line."""
+        about = f" {reveal(self.about)}" if self.about else ""
+        return one_line(f"{self.agent}: approve {self.tool}?{about}")
+
+    @property
+    def arguments(self) -> str:
+        """Every argument as YAML; what no one would see is written out. Only line feeds break its lines."""
+        return shorten(self._all_arguments, LONGEST_ARGUMENTS)
+
+    @property
+    def cut(self) -> bool:
+        """Whether something is missing, so that nobody can approve from this card."""
+        return len(self._all_arguments) > LONGEST_ARGUMENTS
+
+    @property
+    def _all_arguments(self) -> str:
+        found = json.loads(self.args)
+        return to_yaml(_revealed(found)).rstrip("\n") if found else "(none)"
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """The other facts, each on one line, with their names."""
+        found = [
+            ("Agent", self.agent),
+            ("About", one_line(reveal(self.about)) if self.about else ""),
+            ("Tool", self.tool),
+            ("Risk", self.risk),
+            ("May decide", ", ".join(people(self.target)) or "whoever may approve for this agent"),
+            ("Until", f"{self.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC; after that it counts as expired"),
+            ("Call", f"{self.call} of task {self.task}"),
+        ]
+        return tuple((name, text) for name, text in found if text)
+
+    @property
+    def saying(self) -> str:
+        """What the agent says, without anything that a reader's program would make a link of."""
+        return shorten(unlinked(one_line(self.says, LONGEST_SAYING)), LONGEST_SAYING)
+
+
+def people(target: str) -> tuple[str, ...]:
+    """The addresses that a target names, in lower case: `ann@shop.example, ben@shop.example`. Others are no people."""
+    return tuple(dict.fromkeys(found.lower() for found in _ADDRESS.findall(target)))
+
+
+def letter_text(card: Card, link: str | None, word: str | None) -> str:
+    """The card as the text of a mail. `link`: the page; `word`: what it asks for. All links but that one are broken."""
+    facts = [f"{name + ':':<12}{unlinked(text) if name == 'About' else text}" for name, text in card.facts]
+    parts = [
+        f"{card.agent} asks whether it may go on. Nothing happens before you decide.",
+        "\n".join(["FACTS", *facts, "Arguments:", *quoted(unlinked(card.arguments))]),
+        "\n".join(["THE AGENT SAYS (nobody checked this)", *quoted(card.saying or "nothing")]),
+        "TO DECIDE",
+        *_ways(card, link, word),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _ways(card: Card, link: str | None, word: str | None) -> Iterator[str]:
+    if card.cut:
+        yield "The arguments are too long for a letter and had to be cut, so this cannot be approved by mail."
+    elif link is not None and card.risk == "high":
+        yield f"The risk is high: a link is not enough to decide. This page only shows what is asked:\n{link}"
+    elif link is not None:
+        yield f"Open this page; opening it decides nothing:\n{link}"
+        if word is not None:
+            yield f"The page asks for this word: {word}"
+    which = f"{card.task} {card.call}"
+    yield (
+        f"On the command line:\n  twelvefold approve {which}\n  twelvefold deny {which}\n"
+        f"Through the API: POST /thread/{card.task}/response with call_id {card.call}"
+    )
+
+
+def quoted(text: str) -> Iterator[str]:
+    """The lines of a text as `| ` quotes, broken at the width; `: ` goes on with the line above."""
+    for line in text.split("\n"):
+        pieces = [line[at : at + WIDTH] for at in range(0, len(line), WIDTH)] or [""]
+        yield f"| {pieces[0]}"
+        yield from (f": {piece}" for piece in pieces[1:])
+
+
+def unlinked(text: str) -> str:
+    """The text with `[.]`, `[:]` and `[at]` where programs would find an address of the web or of a person."""
+    return _DOT.sub("[.]", _SCHEME.sub("[:]", text)).replace("@", "[at]")
+
+
+def _revealed(value: Any) -> Any:
+    if isinstance(value, str):
+        return reveal(value)
+    if isinstance(value, dict):
+        return {reveal(key): _revealed(member) for key, member in value.items()}
+    return [_revealed(item) for item in value] if isinstance(value, list) else value

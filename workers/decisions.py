@@ -1,0 +1,150 @@
+"""A person decides about an asked call: by the page that a mail links to, by the API, by the command line.
+
+All three come through here, so there is one rule: who may, how surely that must be known, and the first decision
+wins. Each decision is one short transaction that locks the task row first; the reducer learns of it as an arrival.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from twelvefold.text import clean, shorten
+
+from .card import people
+from .intake import put
+from .store import approvals, inbox
+from .store.approvals import Row
+from .store.database import Connection, Database
+from .store.inbox import Entry
+
+Proof = Literal["link", "session", "override"]
+"""How `by` is known. `link`: an address that a signed link proves, no more than that its mail was read. `session`: a
+token of the API. `override`: somebody who may answer for every responder, as the shell with the database's password.
+"""
+Answer = Literal["approved", "rejected"]
+ATTEMPTS = 5
+"""So many wrong words, and the link decides nothing any more."""
+LONGEST_COMMENT = 2000
+OTHER_WAYS = "Decide on the command line (`twelvefold approve` or `deny`) or through the API."
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided about a call, by whom and when."""
+
+    state: Answer
+    by: str
+    at: datetime
+
+    def __str__(self) -> str:
+        return f"{self.state} by {self.by} at {self.at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+class Refused(Exception):
+    """The wish does not fit the state of things. `code` is what an HTTP answer says: 403, 404, 409 or 410; `decision`
+    is the one that was quicker, where there is one.
+    """
+
+    def __init__(self, code: int, text: str, decision: Decision | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        self.decision = decision
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants decided. `asked` names the question where the card does, else it is the newest one about the
+    call; `digest` is that of the call as it was shown; `word`: whether the word from the mail was right.
+    """
+
+    task: str
+    call: int
+    to: Answer
+    by: str
+    proof: Proof
+    tenant: str | None = None
+    asked: int | None = None
+    digest: str | None = None
+    comment: str = ""
+    word: bool = False
+
+
+def decide(db: Database, wish: Wish) -> Decision:
+    """Approve or reject; an equal repeat is answered alike. Raises Refused: 403 not by this person or not this way,
+    404 no such call, 409 decided otherwise or shown differently, 410 no longer open.
+    """
+    with db.transaction() as connection:
+        found = _decide(connection, wish)
+    if isinstance(found, Refused):  # only now: a wrong word is counted in this very transaction
+        raise found
+    return found
+
+
+def _decide(connection: Connection, wish: Wish) -> Decision | Refused:
+    locked = inbox.lock(connection, wish.task)
+    if locked is None or wish.tenant not in (None, locked[0]):
+        return Refused(404, f"There is no task {wish.task}.")
+    row = approvals.question(connection, locked[0], wish.task, wish.call, wish.asked)
+    if row is None:
+        return Refused(404, f"Task {wish.task} has asked nothing about call {wish.call}.")
+    said = _forbidden(row, wish) or _judged(row, wish) or _unproved(connection, row, wish)
+    return said or _write(connection, row, wish)
+
+
+def _forbidden(row: Row, wish: Wish) -> Refused | None:
+    named = people(row.target)
+    if wish.proof == "override" or not named or wish.by.lower() in named:
+        return None
+    return Refused(403, f"{wish.by} is not among those who are asked.")
+
+
+def _judged(row: Row, wish: Wish) -> Decision | Refused | None:
+    if wish.digest is not None and wish.digest != row.digest:
+        return Refused(409, "What you saw is not what is asked now. Look at the call again and decide anew.")
+    decision = decision_of(row)
+    if decision is not None:
+        return decision if decision.state == wish.to else Refused(409, f"Already {decision}.", decision)
+    if row.state != "pending" or row.late:
+        return Refused(410, f"No longer open: {'expired' if row.state == 'pending' else row.state}.")
+    return None
+
+
+def decision_of(row: Row) -> Decision | None:
+    """The decision that stands on the row."""
+    if row.state not in ("approved", "rejected"):
+        return None
+    return Decision("approved" if row.state == "approved" else "rejected", row.decided_by or "", row.decided_at)
+
+
+def _unproved(connection: Connection, row: Row, wish: Wish) -> Refused | None:
+    """A mail gateway opens links and may press buttons: above low risk a link must come with more."""
+    if wish.proof != "link" or row.risk == "low":
+        return None
+    if row.risk == "high":
+        return Refused(403, f"The risk is high, and a link is not enough. {OTHER_WAYS}")
+    tried = row.wrong_words.get(wish.by.lower(), 0)
+    if tried >= ATTEMPTS:
+        return Refused(403, f"There were {ATTEMPTS} wrong words, so this link decides nothing any more. {OTHER_WAYS}")
+    if wish.word:
+        return None
+    approvals.count_wrong_word(connection, row, wish.by.lower())
+    return Refused(403, f"That is not the word in the mail; {ATTEMPTS - tried - 1} attempts are left.")
+
+
+def _write(connection: Connection, row: Row, wish: Wish) -> Decision:
+    comment = shorten(clean(wish.comment), LONGEST_COMMENT)
+    at = approvals.decided(connection, row, wish.to, wish.by, wish.proof, comment)
+    data = {"call": wish.call, "to": wish.to, "by": wish.by, "comment": comment}
+    tell(connection, wish.task, "decision", f"decision:{wish.call}:{row.asked}", data, wish.by)
+    return Decision(wish.to, wish.by, at)
+
+
+def tell(connection: Connection, task_id: str, kind: str, key: str, data: dict[str, Any], by: str) -> str:
+    """What a person did becomes an arrival of the task; the outcome of `put`."""
+    entry = Entry(
+        tenant="", source="operate", key=f"{task_id}:{key}", kind=kind, task_id=task_id, payload=data,
+        sender=by,
+    )  # fmt: skip
+    return put(connection, entry, person=True).outcome
