@@ -1,7 +1,7 @@
 """Twelvefold's core: all that an agent's author imports."""
 
 from .agent import Agent, Message, Text
-from .bindings import on, to
+from .bindings import Ignore, on, to
 from .budget import Budget
 from .controls import Delegate, Done, NothingToDo, Wait
 from .errors import Conflict, DeclarationError, Fatal, ToolError
@@ -20,6 +20,7 @@ __all__ = [
     "Done",
     "Effect",
     "Fatal",
+    "Ignore",
     "Message",
     "NothingToDo",
     "Read",

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 
-from .bindings import Destination, WebhookBinding
+from .bindings import Binding, Destination
 from .budget import Budget
 from .canonical import canonical, sha256
 from .controls import Delegate, Done, NothingToDo, Wait
@@ -65,7 +65,7 @@ class Agent:
     on_stuck: Literal["operator", "failed"] = "operator"
     delegates: list[str] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
-    triggers: list[WebhookBinding] = field(default_factory=list)
+    triggers: list[Binding] = field(default_factory=list)
     delivery: list[Destination] = field(default_factory=list)
     subject: Callable[[Any], str] | None = None
 

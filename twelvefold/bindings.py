@@ -9,15 +9,35 @@ from typing import Any, Literal
 from .errors import DeclarationError
 
 When = Literal["done", "failed", "always"]
+"""`done`: with a result. A run that found nothing to do is told to `always` only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """What `read=` gives back for a delivery that opens no task; the arrival is kept with this reason."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookBinding:
-    """Deliveries of `source` whose type is `type` open a task; `read` maps the payload to what the agent accepts."""
+    """Deliveries of `source` whose type is `type` open a task; `read` maps the payload to what the agent accepts, or
+    to an `Ignore`.
+    """
 
     source: str
     type: str
     read: Callable[[dict[str, Any]], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApiBinding:
+    """Messages that are posted without naming an agent open a task, where `takes` says yes to the text."""
+
+    takes: Callable[[str], bool] | None = None
+
+
+Binding = WebhookBinding | ApiBinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +58,13 @@ class on:
         if not source or not type:
             raise DeclarationError("on.webhook needs a source and a type, as in on.webhook('github', type='push').")
         return WebhookBinding(source, type, read)
+
+    @staticmethod
+    def api(takes: Callable[[str], bool] | None = None) -> ApiBinding:
+        """Messages posted to the API without naming an agent: those whose text `takes` says yes to, or, without it, all
+        that no other agent takes. This is a router in code: no model is asked.
+        """
+        return ApiBinding(takes)
 
 
 class to:

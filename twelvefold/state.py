@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from .bindings import Destination
 from .budget import Budget, Usage
 from .tool import Kind, Tool
 
@@ -91,6 +92,8 @@ class State(Frozen):
     lifetime: Usage = Usage()
     extra: Usage = Usage()
     budget: Budget | None = None
+    delivery: tuple[Destination, ...] = ()
+    """Where the results of this task go when its opener chose; else where the agent says."""
     fingerprints: tuple[str, ...] = ()
     tools: tuple[Tally, ...] = ()
     failures: int = 0

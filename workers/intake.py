@@ -12,6 +12,8 @@ from psycopg import Error as DatabaseError
 from sqlalchemy.exc import SQLAlchemyError
 
 from triggers.envelope import Arrived, Outcome, Verdict
+from twelvefold.bindings import Destination, Ignore
+from twelvefold.budget import Budget
 from twelvefold.canonical import plain
 from twelvefold.state import STATE_VERSION, State
 from twelvefold.text import inspect_json
@@ -50,6 +52,8 @@ class Intake:
         loaded, binding = bound
         try:
             accepted = arrived.payload if binding.read is None else binding.read(arrived.payload)
+            if isinstance(accepted, Ignore):
+                return self._store_only(replace(entry, reason=accepted.reason))
             return self.open(loaded, entry, accepted)
         except (DatabaseError, SQLAlchemyError):
             raise
@@ -57,17 +61,35 @@ class Intake:
             self.log.warning("mapping_failed", source=source, type=type_, key=key, error=kind_of(error))
             return self._store_only(replace(entry, state="failed", reason="mapping"))
 
-    def open(self, loaded: Loaded, entry: Entry, accepted: Any) -> Verdict:
-        """Open a task with what the agent accepts. Raises ValidationError when it does not fit."""
+    def ignore(self, entry: Entry, reason: str) -> Verdict:
+        """Store that something reached us and nobody takes it, with the reason."""
+        return self._store_only(replace(entry, state="ignored", reason=reason))
+
+    def open(
+        self,
+        loaded: Loaded,
+        entry: Entry,
+        accepted: Any,
+        *,
+        about: str | None = None,
+        budget: Budget | None = None,
+        delivery: tuple[Destination, ...] = (),
+    ) -> Verdict:
+        """Open a task with what the agent accepts. Raises ValidationError when it does not fit.
+
+        `about`, `budget` and `delivery` are the opener's choice in the place of what the agent declares.
+        """
         agent = loaded.agent
         value = agent.accepted.validate_python(accepted)
         cleaned = inspect_json(plain(agent.accepted.dump_python(value, mode="json")))
-        about = agent.about(value) if agent.about is not None else None
+        if about is None and agent.about is not None:
+            about = agent.about(value)
         task_id = str(uuid7())
-        state = State(id=task_id, tenant=entry.tenant, about=about)
+        state = State(id=task_id, tenant=entry.tenant, about=about, budget=budget, delivery=delivery)
         row = replace(
-            entry, task_id=task_id, state="accepted", reason=None, payload=cleaned.value, cleaned=cleaned.changed
-        )
+            entry, task_id=task_id, state="accepted", reason=None, payload=cleaned.value,
+            cleaned=entry.cleaned + cleaned.changed,
+        )  # fmt: skip
         with self.db.transaction() as connection:
             if inbox.insert(connection, row) is None:
                 return _duplicate(connection, row)
@@ -78,12 +100,17 @@ class Intake:
             })  # fmt: skip
         return Verdict("accepted", task_id=task_id)
 
-    def message(self, task_id: str, *, source: str, key: str, text: str, sender: str) -> Verdict:
-        """News from a person for a task. A done task begins a new run; a failed or cancelled one takes no message."""
+    def message(
+        self, task_id: str, *, source: str, key: str, text: str, sender: str, proof: str | None = None, cleaned: int = 0
+    ) -> Verdict:
+        """News from a person for a task. A done task begins a new run; a failed or cancelled one takes no message.
+
+        `cleaned` code points of the text were changed before.
+        """
         payload = inspect_json({"text": text, "subject": "", "sender": sender})
         entry = Entry(
             tenant="", source=source, key=key, kind="message", task_id=task_id, payload=payload.value,
-            cleaned=payload.changed, sender=sender,
+            cleaned=cleaned + payload.changed, sender=sender, proof=proof,
         )  # fmt: skip
         with self.db.transaction() as connection:
             return put(connection, entry, person=True)

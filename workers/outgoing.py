@@ -67,7 +67,7 @@ def _results(work: Work, run: Runtime, recorded: Recorded, event: Finished) -> l
             "text": _text(work, event),
             "at": recorded.at.isoformat(),
         })
-        for d in work.agent.delivery if d.when in ("always", event.status)
+        for d in work.state.delivery or work.agent.delivery if d.when in ("always", event.status)
     ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twelvefold.agent import Agent, Message
-from twelvefold.bindings import WebhookBinding
+from twelvefold.bindings import ApiBinding, WebhookBinding
 from twelvefold.budget import Budget
 from twelvefold.errors import DeclarationError
 from twelvefold.state import Task
@@ -46,6 +46,7 @@ class Registry:
         self.known = json.dumps({name: entry.agent.version for name, entry in self.loaded.items()})
         self.budgets: dict[str, Budget] = {name: entry.agent.budget for name, entry in self.loaded.items()}
         self._bindings = _bindings(loaded)
+        self._listening = _listening(loaded)
         for entry in loaded:
             _check_delegates(entry.agent, self.loaded)
 
@@ -55,6 +56,14 @@ class Registry:
     def bound(self, source: str, kind: str) -> tuple[Loaded, WebhookBinding] | None:
         """The agent that a delivery of this source and type opens a task of, None when nobody listens."""
         return self._bindings.get((source, kind))
+
+    def takers(self, text: str) -> list[Loaded]:
+        """The agents that take a message nobody addressed: those that say yes to it, else the one that takes the rest.
+
+        More than one means that the message is theirs all, and so nobody's.
+        """
+        asked = [entry for entry, takes in self._listening if takes is not None and takes(text)]
+        return asked or [entry for entry, takes in self._listening if takes is None]
 
 
 def load(modules: str) -> Registry:
@@ -90,7 +99,7 @@ def _prompt(agent: Agent, path: Path) -> str:
 def _bindings(loaded: list[Loaded]) -> dict[tuple[str, str], tuple[Loaded, WebhookBinding]]:
     table: dict[tuple[str, str], tuple[Loaded, WebhookBinding]] = {}
     for entry in loaded:
-        for binding in entry.agent.triggers:
+        for binding in (each for each in entry.agent.triggers if isinstance(each, WebhookBinding)):
             place = (binding.source, binding.type)
             if place in table:
                 other = table[place][0].agent.name
@@ -99,11 +108,29 @@ def _bindings(loaded: list[Loaded]) -> dict[tuple[str, str], tuple[Loaded, Webho
     return table
 
 
+def _listening(loaded: list[Loaded]) -> list[tuple[Loaded, Callable[[str], bool] | None]]:
+    found = [(entry, b.takes) for entry in loaded for b in entry.agent.triggers if isinstance(b, ApiBinding)]
+    for entry, _ in found:
+        if not accepts_message(entry.agent):
+            raise DeclarationError(f"{entry.agent.name}: on.api brings a Message, so accepts= must take one.")
+    rest = [entry.agent.name for entry, takes in found if takes is None]
+    if len(rest) > 1:
+        raise DeclarationError(f"{' and '.join(rest)} all take every message. Give all but one on.api(takes=...).")
+    return found
+
+
+def accepts_message(agent: Agent) -> bool:
+    """Whether free text can open a task of this agent."""
+    try:
+        agent.accepted.validate_python(Message(text="").model_dump())
+    except ValueError:
+        return False
+    return True
+
+
 def _check_delegates(agent: Agent, loaded: Mapping[str, Loaded]) -> None:
     for name in agent.delegates:
         if name not in loaded:
             raise DeclarationError(f"{agent.name}: delegates to {name!r}, which is not among the loaded agents.")
-        try:
-            loaded[name].agent.accepted.validate_python(Message(text="").model_dump())
-        except ValueError:
-            raise DeclarationError(f"{agent.name}: delegate {name!r} must accept a Message.") from None
+        if not accepts_message(loaded[name].agent):
+            raise DeclarationError(f"{agent.name}: delegate {name!r} must accept a Message.")

@@ -62,6 +62,8 @@ class Settings(BaseModel):
     """Sign the links in mails: the first signs, all verify. Mails have no links without one."""
     webhook_sources: Sources = Field(default_factory=dict)
     services: Services = Field(default_factory=dict)
+    api_wait: float = Field(default=0.0, ge=0, le=60)
+    """How long a POST to the API waits for the end of the turn when it does not say so itself."""
     db_pool: int = Field(default=12, ge=2)
     slots: int = Field(default=64, ge=1)
     heartbeat: float = Field(default=2.0, gt=0)

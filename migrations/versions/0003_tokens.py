@@ -1,4 +1,6 @@
-"""Tokens of the control API: the hash of each secret, whose it is and what it may do. Expand only."""
+"""Tokens of the control API: the hash of each secret, whose it is and what it may do. And the way from a task to its
+letters, for those who look at one. Expand only.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,15 @@ COMMENT ON COLUMN tokens.hash IS 'sha256 of a random secret of 256 bits; no tena
 COMMENT ON COLUMN tokens.agents IS 'null: every agent of the tenant';
 REVOKE DELETE, TRUNCATE ON tokens FROM twelvefold_app;
 REVOKE ALL ON tokens FROM twelvefold_reader;
+CREATE INDEX outbox_task ON outbox (task_id);
 """
 
 
 def upgrade() -> None:
-    """Create the table."""
+    """Create both."""
     op.execute(TABLE)
 
 
 def downgrade() -> None:
-    """Drop it: every token ceases to work."""
-    op.execute("DROP TABLE tokens")
+    """Drop both: every token ceases to work."""
+    op.execute("DROP INDEX outbox_task; DROP TABLE tokens")

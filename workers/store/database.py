@@ -18,7 +18,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine, event
-from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import DisconnectionError, OperationalError, SQLAlchemyError, TimeoutError
 from sqlalchemy.orm import Session
 
 DEAD_PEER = {
@@ -28,6 +28,10 @@ DEAD_PEER = {
 Connection = psycopg.Connection[tuple[Any, ...]]
 Cursor = psycopg.RawCursor[tuple[Any, ...]]
 PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+
+
+UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError, OperationalError, TimeoutError)
+"""What is raised when the database cannot be reached, or has no connection free: trying again may help."""
 
 
 class DirtyTransaction(Exception):
