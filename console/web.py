@@ -17,9 +17,11 @@ from starlette.routing import BaseRoute, Route
 
 from triggers.envelope import Arrived, Verdict
 from triggers.webhook import routes as hooks
+from workers.links import from_settings
 from workers.settings import Settings
 from workers.telemetry import configure
 
+from . import approve
 from .edge import Edge, edge
 from .sources import sources
 
@@ -27,7 +29,7 @@ Part = Literal["public", "operator"]
 
 
 def public(settings: Settings) -> Starlette:
-    """What may face the internet: POST /hooks/{source}, GET /livez, GET /readyz."""
+    """What may face the internet: POST /hooks/{source}, /a/{token}, GET /livez, GET /readyz."""
     return application(settings, ("public",))
 
 
@@ -61,7 +63,8 @@ def _public(held: Edge) -> list[BaseRoute]:
             held.bell.ring(verdict.task_id, arrived.source)
         return verdict
 
-    return [*hooks(sources(held.settings), accept, lambda: datetime.now(UTC))]
+    pages = approve.routes(held.db, from_settings(held.settings), held.bell.ring)
+    return [*hooks(sources(held.settings), accept, lambda: datetime.now(UTC)), *pages]
 
 
 def _operator(held: Edge) -> list[BaseRoute]:

@@ -22,6 +22,8 @@ from .mime import ADDRESS, addresses, compose, message_id
 
 __all__ = ["SmtpChannel", "Tls", "message_id"]
 
+LATER_S = 60.0
+"""Who is told to come later comes no sooner than that: servers that greylist count early tries against us."""
 Tls = Literal["none", "starttls", "implicit"]
 
 
@@ -64,7 +66,8 @@ class SmtpChannel:
             answer = _finish(smtp)
             with contextlib.suppress(OSError):
                 smtp.quit()
-        return Receipt(reference=message_id(letter.id, self._domain), detail="; ".join([answer, *refused]))
+        detail = "; ".join([answer, *refused])
+        return Receipt(reference=message_id(letter.id, self._domain), detail=detail, refused=tuple(refused))
 
     def _connect(self) -> smtplib.SMTP:
         """A connection ready for a letter. Whatever fails here is no fault of the letter, so it may be tried again."""
@@ -136,7 +139,7 @@ def _expect(wanted: int, code: int, reply: bytes) -> None:
 
 
 def _not_sent(code: int, reply: bytes) -> NotSent:
-    return NotSent(_said(code, reply), retry=code // 100 != 5)
+    return NotSent(_said(code, reply), retry=code // 100 != 5, retry_after=LATER_S if code // 100 == 4 else None)
 
 
 def _said(code: int, reply: bytes) -> str:

@@ -76,9 +76,11 @@ def _message(letter: Letter, sender: str, domain: str) -> EmailMessage:
     message["Auto-Submitted"] = "auto-generated"
     message["X-Auto-Response-Suppress"] = "All"
     message["X-Loop"] = domain
-    if letter.in_reply_to and _ID.fullmatch(letter.in_reply_to):
-        message["In-Reply-To"] = letter.in_reply_to
-    chain = _chain(letter)
+    ours = [message_id(earlier, domain) for earlier in letter.follows]
+    chain = _chain([*letter.references, *ours, letter.in_reply_to or ""])
+    answered = letter.in_reply_to or (ours[-1] if ours else "")
+    if _ID.fullmatch(answered):
+        message["In-Reply-To"] = answered
     if chain:
         message["References"] = " ".join(chain)
     for name, value in letter.headers.items():
@@ -109,8 +111,7 @@ def _refuse_line_ends(letter: Letter) -> None:
             raise NotSent(f"The {field} of the letter has a line end in it and would write a header.", retry=False)
 
 
-def _chain(letter: Letter) -> list[str]:
+def _chain(given: list[str]) -> list[str]:
     """The ids of the conversation, oldest first, the first one and the last ones where there are too many."""
-    given = [*letter.references, letter.in_reply_to or ""]
     chain = list(dict.fromkeys(id_ for id_ in given if _ID.fullmatch(id_)))
     return chain if len(chain) <= _CHAIN else [chain[0], *chain[1 - _CHAIN :]]

@@ -71,6 +71,8 @@ class Letter:
     created_at: datetime
     in_reply_to: str | None = None
     references: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
+    """The ids of our own earlier letters of the same conversation, oldest first."""
     headers: dict[str, str] = field(default_factory=dict)
 
 
@@ -80,6 +82,8 @@ class Receipt:
 
     reference: str
     detail: str = ""
+    refused: tuple[str, ...] = ()
+    """What was said of each recipient who did not get it, while others did."""
 
 
 class NotSent(Exception):

@@ -1,14 +1,19 @@
-"""The relay: one outbox row to its channel, sent without a transaction open, settled by its claim token."""
+"""The relay: one outbox row to its channel, sent without a transaction open, settled by its claim token.
+
+A row holds what is said; only here a question gets its link and its word, which are stored nowhere.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 from twelvefold.ports import Channel, Letter, NotSent, PerhapsSent
 
+from .card import Card, letter_text
 from .intake import put
+from .links import Link, from_settings
 from .outgoing import TASK_CHANNEL
 from .store import inbox, outbox
 from .store.inbox import Entry
@@ -19,7 +24,10 @@ from .work import Runtime
 SEND_S = 60.0
 FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 3600.0
-ATTEMPTS = 12
+ATTEMPTS = 56
+"""About two days."""
+LINK_LIVES = timedelta(days=1)
+"""So long after the deadline a link still shows what became of the question."""
 
 
 def deliver(letter_id: str, run: Runtime, channels: Mapping[str, Channel]) -> str:
@@ -33,22 +41,43 @@ def deliver(letter_id: str, run: Runtime, channels: Mapping[str, Channel]) -> st
     if channel is None:
         return _settle(run, taken, "failed", error=f"no channel named {taken.channel}")
     try:
-        receipt = channel.push(_letter(taken))
+        receipt = channel.push(_letter(taken, run))
     except NotSent as error:
         return _not_sent(run, taken, error)
     except (PerhapsSent, Exception) as error:
         run.log.error("send_unknown", letter=taken.id, channel=taken.channel, error=kind_of(error))
         return _settle(run, taken, "unknown", error="the answer was lost; it may have gone out")
-    return _settle(run, taken, "sent", receipt=receipt.reference)
+    return _settle(run, taken, "sent", receipt=receipt.reference, error="; ".join(receipt.refused) or None)
 
 
-def _letter(taken: Taken) -> Letter:
+def _letter(taken: Taken, run: Runtime) -> Letter:
+    """The letter as it goes out. A result answers the last question of its conversation, in whose thread mail programs
+    show it only under the same subject.
+    """
     p = taken.payload
     at = datetime.fromisoformat(p["at"]) if "at" in p else taken.created_at
+    before = outbox.earlier(run.db, taken)
+    asked = [letter.subject for letter in before if letter.asks]
+    subject, text = p.get("subject", ""), p.get("text", "")
+    if "card" in p:
+        text = _question(taken, run, Card.model_validate(p["card"]))
+    elif asked:
+        subject, text = f"Re: {asked[-1]}", f"{subject}\n\n{text}"
     return Letter(
-        id=taken.id, channel=taken.channel, recipient=taken.recipient, subject=p.get("subject", ""),
-        text=p.get("text", ""), created_at=at,
+        id=taken.id, channel=taken.channel, recipient=taken.recipient, subject=subject, text=text, created_at=at,
+        follows=tuple(letter.id for letter in before),
     )  # fmt: skip
+
+
+def _question(taken: Taken, run: Runtime, card: Card) -> str:
+    links = from_settings(run.settings)
+    if links is None:
+        return letter_text(card, None, None)
+    link = Link(
+        tenant=taken.tenant, task=card.task, call=card.call, asked=card.asked, approver=taken.recipient,
+        expires=int((card.deadline + LINK_LIVES).timestamp()),
+    )  # fmt: skip
+    return letter_text(card, links.address(link), links.word(link) if card.risk == "medium" else None)
 
 
 def _not_sent(run: Runtime, taken: Taken, error: NotSent) -> str:
@@ -56,7 +85,7 @@ def _not_sent(run: Runtime, taken: Taken, error: NotSent) -> str:
     run.log.warning("not_sent", letter=taken.id, channel=taken.channel, attempt=taken.attempts, final=final)
     if final:
         return _settle(run, taken, "failed", error=error.reason)
-    wait = error.retry_after or min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (taken.attempts - 1))
+    wait = max(error.retry_after or 0, min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (taken.attempts - 1)))
     return _settle(run, taken, "pending", error=error.reason, wait=wait)
 
 

@@ -52,7 +52,7 @@ MOVES = {"expired": ["pending"], "superseded": ["pending", "approved"], "stale":
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question. `late`: the deadline has passed; `decided_at` is UTC, without saying so; `wrong_words` by person."""
+    """One question. `late`: the deadline is over; `decided_at` is UTC, without saying so; `wrong_words` by person."""
 
     tenant: str
     task: str

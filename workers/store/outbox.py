@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from .database import Connection, Database
+from .database import Connection, Database, rows
 
 TAKE = """
 UPDATE outbox o SET state = 'sending', claim = %(claim)s, attempts = attempts + 1,
@@ -27,6 +27,21 @@ UPDATE outbox SET state = %(state)s, receipt = %(receipt)s, error = %(error)s, c
        settled_at = CASE WHEN %(state)s = 'pending' THEN NULL ELSE clock_timestamp() END
  WHERE id = %(id)s AND state = 'sending' AND claim = %(claim)s
 """
+
+EARLIER = """
+SELECT p.id::text, p.payload ->> 'subject' AS subject, p.payload -> 'card' IS NOT NULL AS asks
+  FROM outbox o JOIN outbox p ON p.conversation = o.conversation AND p.n < o.n
+ WHERE o.id = %(id)s AND p.state IN ('sent', 'unknown') ORDER BY p.n
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A letter of the same conversation that went out before, or may have. `asks`: it was a question."""
+
+    id: str
+    subject: str | None
+    asks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,12 @@ def take(db: Database, letter_id: str, claim: UUID, seconds: float) -> Taken | N
     with db.connection() as connection:
         row = connection.execute(TAKE, {"id": letter_id, "claim": claim, "seconds": seconds}).fetchone()
     return None if row is None else Taken(*(*row, claim))
+
+
+def earlier(db: Database, taken: Taken) -> list[Earlier]:
+    """What went out in the same conversation, oldest first. It is the same at every attempt: the order is kept."""
+    with db.connection() as connection:
+        return [Earlier(**row) for row in rows(connection, EARLIER, {"id": taken.id})]
 
 
 def settle(

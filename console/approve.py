@@ -1,0 +1,201 @@
+"""The page that a mail's link opens: `/a/{token}`. It shows the card; only a POST decides, never a GET.
+
+The form is `application/x-www-form-urlencoded` and goes to the page's own address:
+
+- `decision`: `approve` or `reject`; neither is chosen beforehand.
+- `digest`: the hidden field of the page that was shown; it binds the decision to what was seen.
+- `word`: the word that stands in the mail and nowhere else. Needed at medium risk; a program that opens links and
+  presses buttons does not have it. Five wrong ones and this link decides nothing any more.
+- `comment`: optional, read by the agent.
+
+A call of high risk, or one that was too long to be shown whole, has no form. Answers: 200 shown or decided (the same
+again for the same decision), 400 incomplete, 403 the word is wrong or a link is not enough, 404 no such link, 409
+decided otherwise (who and when), 410 no longer open, 413, 415. A wrong or old link tells nothing about any task.
+
+The token is a secret: nothing logs it, the page names no other host, and `twelvefold http` keeps no access log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from typing import Literal
+from urllib.parse import parse_qs
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from triggers.body import read
+from triggers.problem import Problem
+from workers.card import Card
+from workers.decisions import OTHER_WAYS, Refused, Wish, decide, decision_of
+from workers.links import PATH, Link, Links, NotALink
+from workers.outgoing import letter_key
+from workers.store import approvals
+from workers.store.approvals import Row
+from workers.store.database import Database
+
+from .page import page
+
+LONGEST_FORM = 16_384
+FORM = "application/x-www-form-urlencoded"
+NOWHERE = Problem(404, "Nothing here", "This link is not complete, or it was never made here. Open it from the mail.")
+TOO_OLD = Problem(410, "This link has expired", "Ask whoever runs the agent what became of the question.")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One question as its page shows it."""
+
+    link: Link
+    card: Card
+    row: Row
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody can decide any more."""
+        return self.row.state != "pending" or self.row.late
+
+    @property
+    def form(self) -> bool:
+        """Whether this page can decide."""
+        return not self.over and self.card.risk != "high" and not self.card.cut
+
+
+def routes(db: Database, links: Links | None, ring: Callable[[str, str, str], None]) -> list[Route]:
+    """The routes of the page; none where no links are made. `ring(task, agent, lane)` is called after a decision."""
+    if links is None:
+        return []
+
+    async def show(request: Request) -> Response:
+        try:
+            return _card_page(await run_in_threadpool(_look, db, links, request.path_params["token"]))
+        except Problem as problem:
+            return page(problem.title, f"<p>{escape(problem.detail)}</p>", problem.status)
+
+    async def answer(request: Request) -> Response:
+        try:
+            _same_origin(request, links.url)
+            form = _fields(request, await read(request, LONGEST_FORM))
+            return await run_in_threadpool(_decide, db, links, request.path_params["token"], form, ring)
+        except Problem as problem:
+            return page(problem.title, f"<p>{escape(problem.detail)}</p>", problem.status)
+
+    path = PATH + "{token}"
+    return [Route(path, show, methods=["GET"]), Route(path, answer, methods=["POST"])]
+
+
+def _look(db: Database, links: Links, token: str) -> Shown:
+    try:
+        link = links.read(token)
+    except NotALink:
+        raise NOWHERE from None
+    if link.expired(datetime.now(UTC)):
+        raise TOO_OLD
+    with db.connection() as connection:
+        row = approvals.question(connection, link.tenant, link.task, link.call, link.asked)
+        key = letter_key(link.task, link.asked, "email", link.approver)
+        card = approvals.card(connection, link.tenant, key)
+    if row is None or card is None:
+        raise NOWHERE
+    return Shown(link, Card.model_validate(card), row)
+
+
+def _decide(
+    db: Database, links: Links, token: str, form: dict[str, str], ring: Callable[[str, str, str], None]
+) -> Response:
+    shown = _look(db, links, token)
+    chosen = {"approve": "approved", "reject": "rejected"}.get(form.get("decision", ""))
+    if chosen is None or not form.get("digest"):
+        return _card_page(shown, 400, "Nothing is decided yet: choose Approve or Reject.")
+    if chosen == "approved" and shown.card.cut:
+        return _card_page(shown, 403, f"What was cut cannot be approved from here. {OTHER_WAYS}")
+    to: Literal["approved", "rejected"] = "approved" if chosen == "approved" else "rejected"
+    link = shown.link
+    wish = Wish(
+        link.task, link.call, to, link.approver, "link", tenant=link.tenant, asked=link.asked, digest=form["digest"],
+        comment=form.get("comment", ""), word=links.knows(link, form.get("word", "")),
+    )  # fmt: skip
+    try:
+        decide(db, wish)
+    except Refused as refused:
+        return _card_page(_look(db, links, token), refused.code, str(refused))
+    ring(link.task, shown.card.agent, "answers")
+    return _card_page(_look(db, links, token))
+
+
+def _same_origin(request: Request, url: str) -> None:
+    """A form of another site is refused. `Origin: null` is ours: that is what no-referrer makes of it."""
+    scheme, _, rest = url.partition("://")
+    origin = request.headers.get("origin", "null")
+    if origin not in ("null", f"{scheme}://{rest.partition('/')[0]}") or request.headers.get(
+        "sec-fetch-site", "same-origin"
+    ) not in ("same-origin", "none"):
+        raise Problem(403, "Not from here", "Decide on the page that the link in the mail opens.")
+
+
+def _fields(request: Request, body: bytes) -> dict[str, str]:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        raise Problem(415, "Not a form", f"Send the fields of the page's form as {FORM}.")
+    try:
+        found = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        raise Problem(400, "Not a form", "The form cannot be read.") from None
+    if any(len(values) > 1 for values in found.values()):
+        raise Problem(400, "Not a form", "A field of the form is there twice.")
+    return {name: values[0] for name, values in found.items()}
+
+
+def _card_page(shown: Shown, status: int = 200, said: str = "") -> Response:
+    card, decision = shown.card, decision_of(shown.row)
+    if status == 200 and shown.over and decision is None:
+        status = 410
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in card.facts)
+    cut = "<p>Something had to be cut.</p>" if card.cut else ""
+    body = (
+        f"{_notice(said)}{_outcome(shown)}"
+        f"<section><h2>Facts</h2><dl>{facts}</dl><h3>Arguments</h3><pre>{escape(card.arguments)}</pre>{cut}</section>"
+        f"<section class='says'><h2>The agent says</h2><p>{escape(card.saying) or 'nothing'}</p>"
+        "<p class='small'>Nobody checked this.</p></section>"
+        f"{_form(shown)}"
+    )
+    return page(card.title, body, status)
+
+
+def _notice(said: str) -> str:
+    return f"<p class='notice' role='alert'>{escape(said)}</p>" if said else ""
+
+
+def _outcome(shown: Shown) -> str:
+    decision = decision_of(shown.row)
+    if decision is not None:
+        return f"<p class='notice'>This was {escape(str(decision))}.</p>"
+    if shown.over:
+        state = "expired" if shown.row.state == "pending" else shown.row.state
+        return f"<p class='notice'>This is no longer open: {escape(state)}.</p>"
+    return ""
+
+
+def _form(shown: Shown) -> str:
+    if shown.over:
+        return ""
+    if not shown.form:
+        why = "The risk is high: a link is not enough." if shown.card.risk == "high" else "Something had to be cut."
+        return f"<section><h2>Decide</h2><p>{why} {escape(OTHER_WAYS)}</p></section>"
+    word = (
+        "<p><label>The word from the mail <input name='word' required maxlength='20' autocomplete='off'></label></p>"
+        if shown.card.risk == "medium"
+        else ""
+    )
+    return (
+        "<section><h2>Decide</h2><form method='post'>"
+        f"<input type='hidden' name='digest' value='{escape(shown.card.digest)}'>"
+        "<p><label><input type='radio' name='decision' value='approve' required> Approve</label> "
+        "<label><input type='radio' name='decision' value='reject' required> Reject</label></p>"
+        f"{word}<p><label>A word to the agent <input name='comment' maxlength='2000'></label></p>"
+        "<p><button>Decide</button></p></form></section>"
+    )
