@@ -135,11 +135,13 @@ def inspect_json(value: Any) -> CleanedValue:
 
 
 def reveal(text: str) -> str:
-    """The text with every character that `clean` would change written as `\\u{202E}`: for a person who approves it."""
-    return _GATE.sub(
-        lambda match: match[0] if match.lastgroup else _escape(match[0]),
-        _SURROGATES.sub(lambda match: _joined(match[0]) if len(match[0]) == 2 else _escape(match[0]), text),
-    )
+    """The text with every character that `clean` would change written as `\\u{202E}`: for a person who approves it.
+    `clean` changes nothing more.
+    """
+    text = _SURROGATES.sub(lambda match: _joined(match[0]) if len(match[0]) == 2 else _escape(match[0]), text)
+    while (revealed := _GATE.sub(lambda match: match[0] if match.lastgroup else _escape(match[0]), text)) != text:
+        text = revealed  # what stood beside a character that was written out may have lost the neighbour it needs
+    return text
 
 
 def one_line(text: str, limit: int = 200) -> str:

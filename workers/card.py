@@ -64,7 +64,7 @@ class Card(BaseModel):
     @property
     def _all_arguments(self) -> str:
         found = json.loads(self.args)
-        return to_yaml(_revealed(found)).rstrip("\n") if found else "(none)"
+        return to_yaml(_revealed(found)) if found else "(none)\n"
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -122,7 +122,7 @@ def _ways(card: Card, link: str | None, word: str | None) -> Iterator[str]:
 
 def quoted(text: str) -> Iterator[str]:
     """The lines of a text as `| ` quotes, broken at the width; `: ` goes on with the line above."""
-    for line in text.split("\n"):
+    for line in text.removesuffix("\n").split("\n"):
         pieces = [line[at : at + WIDTH] for at in range(0, len(line), WIDTH)] or [""]
         yield f"| {pieces[0]}"
         yield from (f": {piece}" for piece in pieces[1:])
