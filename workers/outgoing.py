@@ -67,8 +67,13 @@ def _results(work: Work, run: Runtime, recorded: Recorded, event: Finished) -> l
             "text": _text(work, event),
             "at": recorded.at.isoformat(),
         })
-        for d in work.state.delivery or work.agent.delivery if d.when in ("always", event.status)
+        for d in work.state.delivery or work.agent.delivery if d.when in ("always", _came_to(event))
     ]  # fmt: skip
+
+
+def _came_to(event: Finished) -> str:
+    """The end as destinations name it: a run that found nothing to do is done, but has no result to send."""
+    return "" if event.reason == "nothing_to_do" else event.status
 
 
 def _subject(work: Work, run: Runtime, event: Finished) -> str:

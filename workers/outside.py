@@ -78,6 +78,7 @@ class Context:
         self._reading = True
         try:
             with self._database.reading() as session:
+                session.info["tenant"] = self.task.tenant
                 yield session
         finally:
             self._reading = False

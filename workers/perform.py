@@ -212,6 +212,7 @@ def _write(work: Work, unit: Unit, run: Runtime) -> list[Event]:
     tool, begun = tool_of(work, call), monotonic()
     try:
         with unit.savepoint() as session:
+            session.info["tenant"] = work.held.tenant
             value = cast(Runs, tool).write(session)
             result = _result(tool, value)
     except Exception as error:
@@ -226,4 +227,5 @@ def _record(work: Work, unit: Unit, call: OpenCall, event: Returned) -> None:
     tool = tool_of(work, call)
     if isinstance(tool, Effect) and type(tool).record is not Effect.record:
         with unit.savepoint() as session:
+            session.info["tenant"] = work.held.tenant
             tool.record(tool.__spec__.result.validate_python(event.result), session)

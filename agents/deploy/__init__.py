@@ -1,1 +1,1 @@
-"""The agent that follows releases."""
+"""The agent that takes releases into production."""

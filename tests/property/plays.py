@@ -237,7 +237,7 @@ class Play:
 
     def looked_up(self, dice: Random) -> Event:
         failed = {"earlier": "TimeoutError"} if dice.random() < 0.5 else {}
-        found = {name: [self.text(dice)] * 3 for name in ("earlier", "nearby") if name not in failed}
+        found: dict[str, Any] = {name: [self.text(dice)] * 3 for name in ("earlier", "nearby") if name not in failed}
         return Prefetched(found=found, failed=failed, ms=dice.randrange(500))
 
     def ask_model(self, dice: Random, want: AskModel) -> None:

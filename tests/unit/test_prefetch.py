@@ -44,7 +44,7 @@ def test_code_that_speaks_first_speaks_after_the_look() -> None:
 
 
 def test_a_new_run_looks_again() -> None:
-    ended = [FOUND, LOOKED, Done(outcome=Text(text="ok"))]
+    ended: list[Any] = [FOUND, LOOKED, Done(outcome=Text(text="ok"))]
     task = play(LOOKER, HELLO, *ended, says("and now?"))
     assert isinstance(task.wants, Prefetch) and task.prefetched(earlier) is None
     again = play(LOOKER, HELLO, *ended, says("and now?"), Prefetched(found={"earlier": ["b"]}))
