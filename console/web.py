@@ -21,7 +21,7 @@ from workers.links import from_settings
 from workers.settings import Settings
 from workers.telemetry import configure
 
-from . import approve
+from . import api, approve
 from .edge import Edge, edge
 from .sources import sources
 
@@ -63,15 +63,11 @@ def _public(held: Edge) -> list[BaseRoute]:
             held.bell.ring(verdict.task_id, arrived.source)
         return verdict
 
-    pages = approve.routes(held.db, from_settings(held.settings), held.bell.ring)
+    pages = approve.routes(held.db, from_settings(held.settings), held.bell.ring, held.log)
     return [*hooks(sources(held.settings), accept, lambda: datetime.now(UTC)), *pages]
 
 
-def _operator(held: Edge) -> list[BaseRoute]:
-    return []
-
-
-ROUTES: Mapping[Part, Callable[[Edge], list[BaseRoute]]] = {"public": _public, "operator": _operator}
+ROUTES: Mapping[Part, Callable[[Edge], list[BaseRoute]]] = {"public": _public, "operator": api.routes}
 
 
 def _probes(held: Edge) -> list[BaseRoute]:

@@ -65,7 +65,7 @@ SELECT id, tenant, source, type, key, kind, state, reason, task_id::text, sender
 """
 
 ARRIVAL = """
-SELECT task_id::text, state, reason, raw, payload FROM arrivals
+SELECT task_id::text, state, reason, raw, payload, absorbed_seq FROM arrivals
  WHERE tenant = %(tenant)s AND source = %(source)s AND key = %(key)s
 """
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from twelvefold import Agent
+from twelvefold import Agent, on
 
 from .tools import Pay, PayAgain, PayAndLook
 
-agent = Agent(tools=[Pay, PayAgain, PayAndLook], hosts=["127.0.0.1"])
+agent = Agent(
+    tools=[Pay, PayAgain, PayAndLook],
+    hosts=["127.0.0.1"],
+    triggers=[on.api(lambda text: "refund" in text.lower())],
+)

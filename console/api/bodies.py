@@ -1,0 +1,82 @@
+"""What may be in a body or a query. A member that is not known is refused: it may have been meant."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, StringConstraints
+
+Words = Annotated[StrictStr, StringConstraints(min_length=1, pattern=r"\S")]
+Name = Annotated[StrictStr, StringConstraints(min_length=1, max_length=255, pattern=r"\S")]
+
+
+class Body(BaseModel):
+    """Frozen, and closed against unknown members."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Limits(Body):
+    """A smaller budget than the agent's: `usd` is money, `active` and `deadline` are seconds."""
+
+    decisions: Annotated[StrictInt, Field(ge=1)] | None = None
+    tokens: Annotated[StrictInt, Field(ge=1)] | None = None
+    usd: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    active: Annotated[timedelta, Field(gt=timedelta(0))] | None = None
+    deadline: Annotated[timedelta, Field(gt=timedelta(0))] | None = None
+
+
+class Launch(Body):
+    """`POST /thread`: a message in words, or an event as the agent accepts it."""
+
+    message: Words | None = None
+    event: Any = None
+    agent: Name | None = None
+    delivery: Name | Annotated[list[Name], Field(min_length=1, max_length=10)] | None = None
+    business_ref: Name | None = None
+    budget: Limits | None = None
+
+
+class Response(Body):
+    """`POST /thread/{id}/response`: words for the thread."""
+
+    type: Literal["response"]
+    response: Words
+    call_id: StrictInt | None = None
+
+
+class Approval(Body):
+    """`POST /thread/{id}/response`: yes or no to a call, as it was shown (`call_id`, `digest`, `seen`)."""
+
+    type: Literal["approval"]
+    approved: StrictBool
+    comment: StrictStr = Field(default="", max_length=2000)
+    call_id: StrictInt | None = None
+    digest: StrictStr | None = None
+    seen: StrictInt | None = None
+    edited_args: Any = None
+
+
+class Filters(Body):
+    """`GET /thread`: which threads; `before` is the `next` of the last page."""
+
+    status: Literal["ready", "waiting", "done", "failed", "cancelled", "quarantined"] | None = None
+    waiting_for: str | None = None
+    agent: str | None = None
+    business_ref: str | None = None
+    before: UUID | None = None
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+class Page(Body):
+    """`GET /thread/{id}/events`: the events after a seq."""
+
+    after: int = Field(default=0, ge=0, le=2**31 - 1)
+    limit: int = Field(default=200, ge=1, le=1000)
+
+
+class Nothing(Body):
+    """No parameters."""

@@ -1,0 +1,162 @@
+"""`POST /thread`: a message or an event opens a task. An agent that nobody named is found by code, never by a model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+from pydantic import ValidationError
+
+from console.edge import Edge
+from triggers.problem import Problem
+from twelvefold.agent import Agent, Message
+from twelvefold.bindings import Destination
+from twelvefold.budget import Budget
+from workers.registry import Loaded, accepts_message
+from workers.store import threads
+from workers.store.inbox import Entry
+from workers.store.tokens import Token
+
+from . import render
+from .bodies import Launch, Limits
+from .gate import Answer, Call, Turn
+from .problems import bad, key_taken, not_its_agent, unfit
+
+SOURCE = "api"
+
+
+def launch(held: Edge, call: Call) -> Answer:
+    """Open a thread. A repeat with the same Idempotency-Key and body is answered with the thread of the first one."""
+    wish = call.read(Launch)
+    if (wish.message is None) == (wish.event is None):
+        raise bad("What is it about?", "Send either `message` (words) or `event` (what the agent accepts).")
+    token = call.token
+    entry = Entry(
+        tenant=token.tenant, source=SOURCE, key=f"thread:{token.principal}:{call.key or uuid4()}", kind="message",
+        type="event" if wish.message is None else "message", raw=call.raw, sender=token.principal,
+        proof=f"token:{token.id}", cleaned=call.cleaned,
+    )  # fmt: skip
+    loaded = _chosen(held, call, wish, entry)
+    agent = loaded.agent
+    if not token.may_use(agent.name):
+        raise not_its_agent(agent.name)
+    try:
+        verdict = held.intake.open(
+            loaded, entry, _accepted(agent, wish, token), about=wish.business_ref,
+            budget=_budget(agent, wish.budget), delivery=_destinations(agent, token, wish.delivery),
+        )  # fmt: skip
+    except ValidationError as error:
+        raise unfit(f"Not what {agent.name} accepts", error, accepts=agent.accepted.json_schema()) from None
+    if verdict.outcome == "duplicate":
+        return _repeated(held, call, entry)
+    assert verdict.task_id is not None
+    held.bell.ring(verdict.task_id, agent.name)
+    return _opened(verdict.task_id, agent.name, "ready")
+
+
+def _opened(task_id: str, agent: str, status: str) -> Answer:
+    document = {"thread_id": task_id, "agent": agent, "status": status, "events": [], **render.links(task_id)}
+    return Answer(202, document, Turn(task_id, 0))
+
+
+def _chosen(held: Edge, call: Call, wish: Launch, entry: Entry) -> Loaded:
+    """The agent that is named, or the one that takes the message by its declaration."""
+    token = call.token
+    if wish.agent is not None:
+        if wish.agent not in held.agents.loaded:
+            raise _unknown_agent(held, token, f"There is no agent {wish.agent}.")
+        return held.agents[wish.agent]
+    if wish.message is None:
+        raise bad("Which agent?", "An event needs `agent`.", agents=_usable(held, token))
+    takers = held.agents.takers(wish.message)
+    if len(takers) == 1:
+        return takers[0]
+    if held.intake.ignore(entry, "ambiguous" if takers else "no_binding").outcome == "duplicate":
+        _same_body(held, call, entry)
+    raise _unknown_agent(
+        held, call.token, f"{'More than one agent takes' if takers else 'No agent takes'} this message."
+    )
+
+
+def _usable(held: Edge, token: Token) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "takes_message": accepts_message(entry.agent)}
+        for name, entry in sorted(held.agents.loaded.items())
+        if token.may_use(name)
+    ]
+
+
+def _unknown_agent(held: Edge, token: Token, what: str) -> Problem:
+    usable = _usable(held, token)
+    names = ", ".join(each["name"] for each in usable) or "none"
+    return Problem(404, "Unknown agent", f"{what} Name one in `agent`. You may use: {names}.", agents=usable)
+
+
+def _accepted(agent: Agent, wish: Launch, token: Token) -> Any:
+    if wish.message is None:
+        return wish.event
+    if not accepts_message(agent):
+        raise bad(
+            f"{agent.name} takes no messages",
+            "Send `event` with what it accepts instead.",
+            accepts=agent.accepted.json_schema(),
+        )
+    return Message(text=wish.message, sender=token.principal)
+
+
+def _budget(agent: Agent, given: Limits | None) -> Budget | None:
+    """The agent's budget made smaller; to make it larger is an operator's right."""
+    if given is None:
+        return None
+    wanted = {name: value for name, value in given if value is not None}
+    for name, value in wanted.items():
+        most = getattr(agent.budget, name)
+        if most is not None and value > most:
+            raise bad(
+                "Budget too large", f"`budget.{name}` is at most {most} for {agent.name}, and can be made smaller."
+            )
+    return agent.budget.model_copy(update=wanted)
+
+
+def _destinations(agent: Agent, token: Token, given: str | list[str] | None) -> tuple[Destination, ...]:
+    """The destinations behind these names: a channel that the agent declares, or the caller's own address."""
+    names = [given] if isinstance(given, str) else given or []
+    found: list[Destination] = []
+    for name in dict.fromkeys(names):
+        declared = [each for each in agent.delivery if each.channel == name]
+        if declared:
+            found += declared
+        elif "@" in name and name.casefold() == token.principal.casefold():
+            found.append(Destination("email", token.principal))
+        else:
+            raise _no_destination(agent, token)
+    return tuple(found)
+
+
+def _no_destination(agent: Agent, token: Token) -> Problem:
+    known = sorted({each.channel for each in agent.delivery}) + [token.principal] * ("@" in token.principal)
+    return bad(
+        "Unknown destination",
+        f"`delivery` names where results may go, and no free address: {', '.join(known) or 'nowhere yet'} here. "
+        f"Others are declared in the agent: delivery=[to.email(...)].",
+        destinations=known,
+    )
+
+
+def _repeated(held: Edge, call: Call, entry: Entry) -> Answer:
+    task_id = _same_body(held, call, entry)
+    row = threads.task(held.db, task_id, entry.tenant) if task_id else None
+    if row is None:
+        raise _unknown_agent(held, call.token, "No agent took this message the first time.")
+    return _opened(row["id"], row["agent"], row["status"])
+
+
+def _same_body(held: Edge, call: Call, entry: Entry) -> str | None:
+    """The thread of the first request with this key. Raises Problem 409 when that one said something else."""
+    first = threads.arrival(held.db, entry.tenant, entry.source, entry.key)
+    assert first is not None
+    if json.loads(bytes(first["raw"])) != json.loads(call.raw):
+        raise key_taken()
+    task_id: str | None = first["task_id"]
+    return task_id

@@ -1,0 +1,121 @@
+"""A thread as the API shows it: our rows and events in the words of the interface. Pure; nothing here is stored.
+
+Who may not see content gets what happened and when, and never what was said, decided or returned.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from twelvefold.decide import budget_of
+from twelvefold.state import State, unused
+from workers.card import people
+from workers.registry import Registry
+
+Row = Mapping[str, Any]
+UNSHOWN = ("raw", "request", "receipt", "held", "verdict", "fingerprint")
+"""Members of an event that are for machines; `/thread/{id}/events` is for people and programs that act."""
+
+
+def links(task_id: str) -> dict[str, str]:
+    """The two addresses of a thread; relative, so that no header of a request gets into them."""
+    return {"response_url": f"/thread/{task_id}/response", "events_url": f"/thread/{task_id}/events"}
+
+
+def events(rows: Sequence[Row], state: State, *, content: bool) -> list[dict[str, Any]]:
+    """The events in order. Where one is about a call, `data` says which intent it is and with which arguments."""
+    if not content:
+        return [{name: row[name] for name in ("seq", "at", "type")} for row in rows]
+    calls = {row["seq"]: (row["data"]["tool"], row["data"]["args"]) for row in rows if row["type"] == "Decided"}
+    if state.call is not None:
+        calls.setdefault(state.call.seq, (state.call.tool, state.call.args))
+    return [{"seq": r["seq"], "at": r["at"], "type": r["type"], "data": _data(r, calls)} for r in rows]
+
+
+def _data(row: Row, calls: Mapping[int, tuple[str, str]]) -> dict[str, Any]:
+    data = {name: value for name, value in row["data"].items() if name not in UNSHOWN}
+    if row["type"] == "Finished":
+        return data | ({"intent": data.get("reason") or "done"} if data["status"] == "done" else {})
+    call = row["seq"] if row["type"] == "Decided" else data.pop("call", None)
+    if call is None:
+        return data
+    if row["type"] in ("Decided", "ApprovalAsked"):
+        data.pop("tool", None)
+        if call in calls:
+            tool, text = calls[call]
+            given = json.loads(data.pop("args", "") or text)
+            data = {**given, **data, "intent": tool, "args": given}
+    return {**data, "call_id": call}
+
+
+def last_with_url(shown: list[dict[str, Any]], task_id: str) -> list[dict[str, Any]]:
+    """The events with the address to respond at in the last one, as clients of the workshop's server expect it."""
+    if shown:
+        shown[-1].setdefault("data", {})["response_url"] = links(task_id)["response_url"]
+    return shown
+
+
+def awaiting(row: Row, asked: Sequence[Row]) -> dict[str, bool]:
+    """The two flags: whether a decision about a call is open, and whether the thread is done and takes more words."""
+    return {
+        "awaitingHumanResponse": row["status"] == "done",
+        "awaitingHumanApproval": any(question["open"] for question in asked),
+    }
+
+
+def waiting(row: Row, state: State, asked: Sequence[Row], *, content: bool) -> dict[str, Any] | None:
+    """What the thread waits for, since when, until when, and who can end it; None when it waits for nothing."""
+    question = next((found for found in asked if found["open"]), None)
+    if question is None and row["status"] != "waiting":
+        return None
+    call = state.call
+    shown: dict[str, Any] = {
+        "kind": "approval" if question else row["waiting_for"],
+        "call_id": call.seq if call else None,
+        "tool": call.tool if call else None,
+        "args": json.loads(call.args) if call and content else None,
+        "since": state.at,
+        "deadline": row["due_at"],
+        "responders": [],
+    }
+    return shown | asking(question) if question else shown
+
+
+def asking(question: Row) -> dict[str, Any]:
+    """One open question: what a decision about it has to name."""
+    return {
+        "call_id": question["call"],
+        "digest": question["digest"],
+        "risk": question["risk"],
+        "since": question["created_at"],
+        "deadline": question["deadline"],
+        "responders": list(people(question["target"])) or [question["target"]],
+    }
+
+
+def budget(agents: Registry, row: Row, state: State) -> dict[str, Any]:
+    """What the run has used and what it has left; left is None when this process does not know the agent."""
+    loaded = agents.loaded.get(row["agent"])
+    left = None if loaded is None else unused(budget_of(loaded.agent, state).as_usage(), state.used)
+    return {
+        "used": state.used.model_dump(mode="json"),
+        "left": None if left is None else left.model_dump(mode="json"),
+    }
+
+
+def brief(row: Row) -> dict[str, Any]:
+    """One thread in a list, without content."""
+    return {
+        "thread_id": row["id"],
+        "agent": row["agent"],
+        "status": row["status"],
+        "waiting_for": row["waiting_for"] if row["status"] == "waiting" else None,
+        "current_step": row["current_step"],
+        "business_ref": row["business_entity_id"],
+        "reason": row["reason"],
+        "paused": row["paused_at"] is not None,
+        "created_at": row["created_at"],
+        "finished_at": row["finished_at"],
+    }

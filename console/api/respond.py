@@ -1,0 +1,144 @@
+"""`POST /thread/{id}/response`: words for a thread, or a decision about a call that it asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from console.edge import Edge
+from triggers.problem import Problem
+from twelvefold.state import State
+from workers.decisions import Refused, Wish, decide
+from workers.store import threads
+
+from . import render
+from .bodies import Approval, Response
+from .gate import Answer, Call, Turn
+from .look import own
+from .problems import bad, key_taken, no_role
+
+ENDED = ("done", "failed", "cancelled")
+OTHERWISE = {403: "Not yours to decide", 404: "Unknown call", 409: "Decided otherwise", 410: "No longer open"}
+Question = dict[str, Any]
+
+
+def respond(held: Edge, call: Call) -> Answer:
+    """One address for both, as in the workshop's server; `type` says which it is."""
+    row = own(held, call)
+    asked = threads.asked(held.db, row["id"], row["tenant"], 0)
+    kind = call.body.get("type")
+    if kind == "response":
+        return _words(held, call, row, asked)
+    if kind == "approval":
+        return _decision(held, call, row, asked)
+    raise _mismatch(row, asked, '`type` is "response" (with `response`) or "approval" (with `approved`).')
+
+
+def _words(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Question]) -> Answer:
+    if not call.token.has("requester"):
+        raise no_role(("requester",))
+    said = call.read(Response)
+    if any(question["open"] for question in asked):
+        raise _mismatch(row, asked, "The thread waits for a decision about a call, not for words: send an approval.")
+    if said.call_id is not None:
+        raise _mismatch(
+            row, asked, f"No question with the call_id {said.call_id} is open. Leave it out to add a message."
+        )
+    token = call.token
+    key = f"{row['id']}:{token.principal}:{call.key or uuid4()}"
+    verdict = held.intake.message(
+        row["id"], source="api", key=key, text=said.response, sender=token.principal, proof=f"token:{token.id}",
+        cleaned=call.cleaned,
+    )  # fmt: skip
+    after, outcome, reason = row["seq"], verdict.outcome, verdict.reason
+    if outcome == "duplicate":
+        first = threads.arrival(held.db, token.tenant, "api", key)
+        assert first is not None
+        if first["payload"]["text"] != said.response:
+            raise key_taken()
+        after, reason = (first["absorbed_seq"] or row["seq"] + 1) - 1, first["reason"]
+        outcome = "ignored" if first["state"] == "ignored" else "accepted"
+    if outcome == "ignored":
+        raise Problem(
+            409, "The thread has ended", f"It is {reason} and takes no more messages. Open a new one: POST /thread."
+        )
+    held.bell.ring(row["id"], row["agent"], "answers")
+    document = {
+        "accepted": True,
+        "thread_id": row["id"],
+        "reopened": row["status"] == "done",
+        **render.links(row["id"]),
+    }
+    return Answer(202, document, Turn(row["id"], after))
+
+
+def _decision(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Question]) -> Answer:
+    if not call.token.has("approver"):
+        raise no_role(("approver",))
+    said = call.read(Approval)
+    if said.edited_args is not None:
+        raise bad(
+            "No edits yet", "Arguments cannot be edited here. Reject the call and say in `comment` what to change."
+        )
+    question = _meant(row, said, asked)
+    if said.seen is not None and State.model_validate_json(row["state"]).message_seq > said.seen:
+        raise Problem(
+            409, "New information", "Somebody wrote since you looked. Read the thread, then decide.",
+            code="new_information",
+        )  # fmt: skip
+    wish = Wish(
+        row["id"], question["call"], "approved" if said.approved else "rejected", call.token.principal, "session",
+        tenant=call.token.tenant, asked=question["asked"], digest=said.digest, comment=said.comment,
+    )  # fmt: skip
+    try:
+        decision = decide(held.db, wish)
+    except Refused as refused:
+        raise _refused(refused) from None
+    held.bell.ring(row["id"], row["agent"], "answers")
+    document = {
+        "accepted": True, "thread_id": row["id"], "call_id": question["call"], "decision": decision.state,
+        "decided_by": decision.by, "decided_at": decision.at, **render.links(row["id"]),
+    }  # fmt: skip
+    return Answer(202, document, Turn(row["id"], question["asked"]))
+
+
+def _meant(row: dict[str, Any], said: Approval, asked: Sequence[Question]) -> Question:
+    """The question that a decision is about: the one it names, or the only one of the run where the risk is low."""
+    if said.call_id is not None and said.digest is not None:
+        named = [question for question in asked if question["call"] == said.call_id]
+        if named:
+            return named[-1]
+        if row["status"] not in ENDED and any(question["open"] for question in asked):
+            raise Problem(404, "Unknown call", f"Nothing was asked about the call {said.call_id}.", open=_open(asked))
+    opened = State.model_validate_json(row["state"]).opened
+    run = [question for question in asked if question["asked"] >= opened]
+    if len(run) == 1 and run[0]["risk"] == "low" and said.call_id in (None, run[0]["call"]):
+        return run[0]
+    if any(question["open"] for question in asked):
+        raise Problem(
+            409, "Which call?", "Send `call_id` and `digest` of the call that was shown to you; `open` lists them.",
+            code="call_id_required", open=_open(asked),
+        )  # fmt: skip
+    if row["status"] in ENDED:
+        raise Problem(410, "The thread has ended", f"It is {row['status']}: nothing is left to decide.")
+    raise _mismatch(row, asked, "The thread waits for no decision. Send words: a response.")
+
+
+def _open(asked: Sequence[Question]) -> list[dict[str, Any]]:
+    return [render.asking(question) for question in asked if question["open"]]
+
+
+def _mismatch(row: dict[str, Any], asked: Sequence[Question], why: str) -> Problem:
+    return bad("Not what the thread waits for", why, **render.awaiting(row, asked), waiting_for=row["waiting_for"])
+
+
+def _refused(refused: Refused) -> Problem:
+    members: dict[str, Any] = {}
+    if refused.decision is not None:
+        members = {
+            "decision": refused.decision.state,
+            "decided_by": refused.decision.by,
+            "decided_at": refused.decision.at.isoformat(),
+        }
+    return Problem(refused.code, OTHERWISE[refused.code], str(refused), None, **members)
