@@ -14,7 +14,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from triggers.envelope import Arrived, Outcome, Verdict
 from twelvefold.bindings import Destination, Ignore
 from twelvefold.budget import Budget
-from twelvefold.bindings import Ignore
 from twelvefold.canonical import plain
 from twelvefold.state import STATE_VERSION, State
 from twelvefold.text import inspect_json
@@ -53,8 +52,6 @@ class Intake:
         loaded, binding = bound
         try:
             accepted = arrived.payload if binding.read is None else binding.read(arrived.payload)
-            if isinstance(accepted, Ignore):
-                return self._store_only(replace(entry, reason=accepted.reason))
             if isinstance(accepted, Ignore):
                 return self._store_only(replace(entry, reason=accepted.reason))
             return self.open(loaded, entry, accepted)
