@@ -41,7 +41,11 @@ def deliver(letter_id: str, run: Runtime, channels: Mapping[str, Channel]) -> st
     if channel is None:
         return _settle(run, taken, "failed", error=f"no channel named {taken.channel}")
     try:
-        receipt = channel.push(_letter(taken, run))
+        letter = _letter(taken, run)
+    except Exception as error:  # whatever it is, nothing has gone out
+        return _not_sent(run, taken, NotSent(f"the letter could not be written: {kind_of(error)}", retry=True))
+    try:
+        receipt = channel.push(letter)
     except NotSent as error:
         return _not_sent(run, taken, error)
     except (PerhapsSent, Exception) as error:

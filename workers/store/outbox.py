@@ -16,21 +16,23 @@ TAKE = """
 UPDATE outbox o SET state = 'sending', claim = %(claim)s, attempts = attempts + 1,
        claimed_until = clock_timestamp() + make_interval(secs => %(seconds)s)
  WHERE o.id = %(id)s AND o.state = 'pending' AND o.due_at <= clock_timestamp()
-   AND NOT EXISTS (SELECT FROM outbox p WHERE p.conversation = o.conversation AND p.n < o.n
-                      AND p.state IN ('pending', 'sending'))
+   AND NOT EXISTS (SELECT FROM outbox p WHERE p.conversation = o.conversation AND p.tenant = o.tenant
+                      AND p.n < o.n AND p.state IN ('pending', 'sending'))
 RETURNING o.id::text, o.tenant, o.task_id::text, o.channel, o.recipient, o.key, o.payload, o.attempts, o.created_at
 """
 
+# a server may answer after the sweep has given the letter up: what then is known for good is worth more than `unknown`
 SETTLE = """
 UPDATE outbox SET state = %(state)s, receipt = %(receipt)s, error = %(error)s, claim = NULL, claimed_until = NULL,
        nudged_at = NULL, due_at = clock_timestamp() + make_interval(secs => %(wait)s),
        settled_at = CASE WHEN %(state)s = 'pending' THEN NULL ELSE clock_timestamp() END
- WHERE id = %(id)s AND state = 'sending' AND claim = %(claim)s
+ WHERE id = %(id)s AND claim = %(claim)s
+   AND (state = 'sending' OR (state = 'unknown' AND %(state)s IN ('sent', 'failed')))
 """
 
 EARLIER = """
 SELECT p.id::text, p.payload ->> 'subject' AS subject, p.payload -> 'card' IS NOT NULL AS asks
-  FROM outbox o JOIN outbox p ON p.conversation = o.conversation AND p.n < o.n
+  FROM outbox o JOIN outbox p ON p.conversation = o.conversation AND p.tenant = o.tenant AND p.n < o.n
  WHERE o.id = %(id)s AND p.state IN ('sent', 'unknown') ORDER BY p.n
 """
 

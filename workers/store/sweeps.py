@@ -84,8 +84,8 @@ WITH chosen AS (
     SELECT o.id FROM outbox o
      WHERE o.state = 'pending' AND o.due_at <= statement_timestamp()
        AND (o.nudged_at IS NULL OR o.nudged_at < clock_timestamp() - make_interval(secs => %(renudge)s))
-       AND NOT EXISTS (SELECT FROM outbox p WHERE p.conversation = o.conversation AND p.n < o.n
-                          AND p.state IN ('pending', 'sending'))
+       AND NOT EXISTS (SELECT FROM outbox p WHERE p.conversation = o.conversation AND p.tenant = o.tenant
+                          AND p.n < o.n AND p.state IN ('pending', 'sending'))
      ORDER BY o.due_at LIMIT %(room)s FOR UPDATE SKIP LOCKED)
 UPDATE outbox o SET nudged_at = clock_timestamp() FROM chosen WHERE o.id = chosen.id
 RETURNING o.id::text, o.channel, o.n
