@@ -10,14 +10,14 @@ The form is `application/x-www-form-urlencoded` and goes to the page's own addre
 
 A call of high risk, or one that was too long to be shown whole, has no form. Answers: 200 shown or decided (the same
 again for the same decision), 400 incomplete, 403 the word is wrong or a link is not enough, 404 no such link, 409
-decided otherwise (who and when), 410 no longer open, 413, 415. A wrong or old link tells nothing about any task.
+decided otherwise (who and when), 410 no longer open, 413, 415, 503. A wrong or old link tells nothing about any task.
 
 The token is a secret: nothing logs it, the page names no other host, and `twelvefold http` keeps no access log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -38,12 +38,15 @@ from workers.outgoing import letter_key
 from workers.store import approvals
 from workers.store.approvals import Row
 from workers.store.database import Database
+from workers.telemetry import Log, kind_of
 
 from .page import page
 
+Endpoint = Callable[[Request], Awaitable[Response]]
 LONGEST_FORM = 16_384
 FORM = "application/x-www-form-urlencoded"
 NOWHERE = Problem(404, "Nothing here", "This link is not complete, or it was never made here. Open it from the mail.")
+LATER = Problem(503, "Not now", "Something is out of order here. Open the link again in a minute to see what stands.")
 TOO_OLD = Problem(410, "This link has expired", "Ask whoever runs the agent what became of the question.")
 
 
@@ -66,27 +69,40 @@ class Shown:
         return not self.over and self.card.risk != "high" and not self.card.cut
 
 
-def routes(db: Database, links: Links | None, ring: Callable[[str, str, str], None]) -> list[Route]:
+def routes(db: Database, links: Links | None, ring: Callable[[str, str, str], None], log: Log) -> list[Route]:
     """The routes of the page; none where no links are made. `ring(task, agent, lane)` is called after a decision."""
     if links is None:
         return []
 
     async def show(request: Request) -> Response:
-        try:
-            return _card_page(await run_in_threadpool(_look, db, links, request.path_params["token"]))
-        except Problem as problem:
-            return page(problem.title, f"<p>{escape(problem.detail)}</p>", problem.status)
+        return _card_page(await run_in_threadpool(_look, db, links, request.path_params["token"]))
 
     async def answer(request: Request) -> Response:
-        try:
-            _same_origin(request, links.url)
-            form = _fields(request, await read(request, LONGEST_FORM))
-            return await run_in_threadpool(_decide, db, links, request.path_params["token"], form, ring)
-        except Problem as problem:
-            return page(problem.title, f"<p>{escape(problem.detail)}</p>", problem.status)
+        _same_origin(request, links.url)
+        form = _fields(request, await read(request, LONGEST_FORM))
+        return await run_in_threadpool(_decide, db, links, request.path_params["token"], form, ring)
 
     path = PATH + "{token}"
-    return [Route(path, show, methods=["GET"]), Route(path, answer, methods=["POST"])]
+    return [Route(path, _told(show, log), methods=["GET"]), Route(path, _told(answer, log), methods=["POST"])]
+
+
+def _told(endpoint: Endpoint, log: Log) -> Endpoint:
+    """The endpoint with a page for everything that goes wrong. An error is logged without its text."""
+
+    async def told(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except Problem as problem:
+            return _problem(problem)
+        except Exception as error:
+            log.error("approval_page_failed", error=kind_of(error))
+            return _problem(LATER)
+
+    return told
+
+
+def _problem(problem: Problem) -> Response:
+    return page(problem.title, f"<p>{escape(problem.detail)}</p>", problem.status)
 
 
 def _look(db: Database, links: Links, token: str) -> Shown:

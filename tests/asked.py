@@ -66,7 +66,8 @@ class Asked:
     def app(self) -> Starlette:
         """The page's application."""
         links = from_settings(self.fleet.settings)
-        return Starlette(routes=approve.routes(self.fleet.run.db, links, lambda *told: self.rung.append(told)))
+        run = self.fleet.run
+        return Starlette(routes=approve.routes(run.db, links, lambda *told: self.rung.append(told), run.log))
 
     def deliver(self) -> None:
         """Send what is due."""
