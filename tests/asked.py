@@ -18,6 +18,7 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 
 from console import approve
+from delivery.log import LogChannel
 from delivery.mime import compose, message_id
 from tests.agents.signoff.tools import Ship
 from tests.hands import once
@@ -39,6 +40,8 @@ class Mailbox:
 
     letters: list[Letter] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    """What the log channel wrote beside it."""
 
     def push(self, letter: Letter) -> Receipt:
         """Keep it."""
@@ -128,7 +131,7 @@ class Asked:
 def send(f: Fleet, box: Mailbox) -> None:
     """Send what is due, in order."""
     while rows := f.run.db.rows("SELECT id::text FROM outbox WHERE state = 'pending' ORDER BY n, recipient LIMIT 1"):
-        assert deliver(rows[0]["id"], f.run, {"email": box, "log": box}) == "sent"
+        assert deliver(rows[0]["id"], f.run, {"email": box, "log": LogChannel(box.lines.append)}) == "sent"
 
 
 @contextmanager
