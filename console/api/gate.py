@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from workers.store.tokens import Role, Token
 from workers.telemetry import kind_of
 
 from .problems import bad, busy, no_role, no_thread, no_token, our_fault, unfit
+from .render import when
 from .waiters import Waiters
 
 MOST_BODY = 1_000_000
@@ -160,7 +161,7 @@ def _sent(found: Answer) -> Response:
 
 def _text(value: object) -> str:
     """A time in UTC, or whatever else JSON has no form for, as text."""
-    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
+    return when(value) if isinstance(value, datetime) else str(value)
 
 
 def _known(db: Database, given: list[str]) -> Token:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from twelvefold.decide import budget_of
@@ -89,10 +90,15 @@ def asking(question: Row) -> dict[str, Any]:
         "call_id": question["call"],
         "digest": question["digest"],
         "risk": question["risk"],
-        "since": question["created_at"],
-        "deadline": question["deadline"],
+        "since": when(question["created_at"]),
+        "deadline": when(question["deadline"]),
         "responders": list(people(question["target"])) or [question["target"]],
     }
+
+
+def when(at: datetime) -> str:
+    """A time as text, in UTC."""
+    return at.astimezone(UTC).isoformat()
 
 
 def budget(agents: Registry, row: Row, state: State) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Any
 from uuid import uuid4
 
 from console.edge import Edge
 from triggers.problem import Problem
 from twelvefold.state import State
-from workers.decisions import Refused, Wish, decide
+from workers.decisions import Decision, Refused, Wish, decide
 from workers.store import threads
 
 from . import render
@@ -97,8 +98,8 @@ def _decision(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Quest
         raise _refused(refused) from None
     held.bell.ring(row["id"], row["agent"], "answers")
     document = {
-        "accepted": True, "thread_id": row["id"], "call_id": question["call"], "decision": decision.state,
-        "decided_by": decision.by, "decided_at": decision.at, **render.links(row["id"]),
+        "accepted": True, "thread_id": row["id"], "call_id": question["call"],
+        **_who(decision), **render.links(row["id"]),
     }  # fmt: skip
     return Answer(202, document, Turn(row["id"], question["asked"]))
 
@@ -134,11 +135,11 @@ def _mismatch(row: dict[str, Any], asked: Sequence[Question], why: str) -> Probl
 
 
 def _refused(refused: Refused) -> Problem:
-    members: dict[str, Any] = {}
-    if refused.decision is not None:
-        members = {
-            "decision": refused.decision.state,
-            "decided_by": refused.decision.by,
-            "decided_at": refused.decision.at.isoformat(),
-        }
+    members = {} if refused.decision is None else _who(refused.decision)
     return Problem(refused.code, OTHERWISE[refused.code], str(refused), None, **members)
+
+
+def _who(decision: Decision) -> dict[str, Any]:
+    """Who decided what, and when."""
+    at = decision.at.replace(tzinfo=UTC).isoformat()
+    return {"decision": decision.state, "decided_by": decision.by, "decided_at": at}
