@@ -66,7 +66,7 @@ class Operate:
     ) -> str:
         """Say what became of an effect in doubt. Raises Refused: 409 not in doubt, or the result does not validate."""
         with self.db.transaction() as connection:
-            _, agent, _ = _locked(connection, task_id)
+            tenant, agent, _ = _locked(connection, task_id)
             state = _state(connection, task_id)
             open_call = state.call
             if open_call is None or open_call.seq != call or open_call.phase != "doubt":
@@ -82,7 +82,7 @@ class Operate:
             settled = Settled(call=call, how=how, by=by, result=result).model_dump(mode="json", exclude_defaults=True)
             key = f"settle:{call}:{open_call.attempt}:{state.seq}"
             if tell(connection, task_id, "settlement", key, settled, by) == "duplicate":
-                _same(connection, f"{task_id}:{key}", settled)
+                _same(connection, tenant, f"{task_id}:{key}", settled)
         return how
 
     def cancel(self, task_id: str, *, by: str, reason: str = "") -> str:
@@ -191,9 +191,9 @@ def _state(connection: Connection, task_id: str) -> State:
     return State.model_validate_json(row[0])
 
 
-def _same(connection: Connection, key: str, settled: dict[str, Any]) -> None:
+def _same(connection: Connection, tenant: str, key: str, settled: dict[str, Any]) -> None:
     row = connection.execute(
-        "SELECT payload, sender FROM arrivals WHERE source = 'operate' AND key = %s", (key,)
+        "SELECT payload, sender FROM arrivals WHERE tenant = %s AND source = 'operate' AND key = %s", (tenant, key)
     ).fetchone()
     assert row is not None
     said, by = row
