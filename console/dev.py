@@ -11,6 +11,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -18,29 +19,52 @@ from types import TracebackType
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from .embedded import Child, MailCatcher, Postgres, StackError, Valkey, free_port
+from workers.store import tokens
+from workers.store.database import Database
+
+from .embedded import Child, Postgres, StackError, Valkey, free_port
+from .embedded.child import port_is_free
 from .embedded.postgres import APP, OWNER
 from .embedded.server import write_private
+from .embedded.stand_ins import StandIns
 from .migrate import ROOT, migrate
 
 DATABASE = "twelvefold"
 LANES = ("answers", "steps", "delivery")
 ANSWERS_S = 60.0
+ONE_EACH = dict.fromkeys(LANES, 1)
 NOTED = (
     "DATABASE_URL", "OWNER_DATABASE_URL", "BROKER_URL", "GITHUB_WEBHOOK_SECRETS", "TWELVEFOLD_HTTP_PORT",
+    "TWELVEFOLD_SERVICES", "SMTP_HOST", "SMTP_PORT", "SMTP_TLS",
 )  # fmt: skip
 """What the other verbs need of a running stack."""
+SECRETS = ("GITHUB_WEBHOOK_SECRETS", "TWELVEFOLD_LINK_SECRETS", "FLOWER_PASSWORD")
+PORTS = ("TWELVEFOLD_HTTP_PORT", "FLOWER_PORT", "STAND_INS_PORT", "STAND_INS_SMTP_PORT")
+HANDED_ON = ("GITHUB_WEBHOOK_SECRETS", "TWELVEFOLD_LINK_SECRETS", "TWELVEFOLD_HTTP_PORT", "FLOWER_PORT")
+PERSON = "releases@example.org"
+"""Whom the token of `up` speaks for: the one whom the agent `deploy` asks."""
+ROLES: tuple[tokens.Role, ...] = ("reader", "requester", "approver", "operator")
 
 
 class Stack:
     """All of Twelvefold in `home`; `environment` may name a database, a broker, SMTP or a model to use instead."""
 
-    def __init__(self, home: Path, environment: Mapping[str, str] | None = None, *, flower: bool = True) -> None:
+    def __init__(
+        self,
+        home: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        flower: bool = True,
+        workers: Mapping[str, int] = ONE_EACH,
+    ) -> None:
         self.home = home
         self.env = dict(os.environ if environment is None else environment)
         self.with_flower = flower
-        self.mail: MailCatcher | None = None
-        self._servers: list[Postgres | Valkey | MailCatcher] = []
+        self.workers = workers
+        self.token = ""
+        self.stand_ins: StandIns
+        self._chosen: dict[str, str] = {}
+        self._servers: list[Postgres | Valkey | StandIns] = []
         self._children: list[Child] = []
 
     def start(self) -> None:
@@ -50,11 +74,12 @@ class Stack:
         try:
             self._serve_database()
             self._serve_broker()
-            self._serve_mail()
             self._choose()
+            self._stand_in()
             for name, argv in self._ours():
                 self._run(name, argv)
             self._until_answers()
+            self._give_token()
             write_private(self.note, json.dumps({k: v for k, v in self.env.items() if k in NOTED}))
         except BaseException:
             self.stop()
@@ -99,6 +124,11 @@ class Stack:
                 child.start()
 
     @property
+    def pids(self) -> set[int]:
+        """The process ids of our own processes."""
+        return {child.pid for child in self._children}
+
+    @property
     def http(self) -> str:
         """The address of the public application."""
         return f"http://127.0.0.1:{self.env['TWELVEFOLD_HTTP_PORT']}"
@@ -127,23 +157,57 @@ class Stack:
             self._servers.append(valkey)
             self.env["BROKER_URL"] = valkey.url
 
-    def _serve_mail(self) -> None:
-        if "SMTP_HOST" not in self.env:
-            self.mail = MailCatcher(self.home)
-            self.mail.start()
-            self._servers.append(self.mail)
-            self.env |= {"SMTP_HOST": self.mail.host, "SMTP_PORT": str(self.mail.port), "SMTP_TLS": "none"}
-
     def _choose(self) -> None:
-        self.env.setdefault("GITHUB_WEBHOOK_SECRETS", secrets.token_hex(16))
-        self.env.setdefault("TWELVEFOLD_HTTP_PORT", str(free_port()))
-        self.env.setdefault("FLOWER_PORT", str(free_port()))
-        self.env.setdefault("FLOWER_BASIC_AUTH", f"operator:{secrets.token_urlsafe(12)}")
+        """Ports and secrets: given, or as they were last time, so that links in old mails still lead somewhere."""
+        chosen = self._remember({})
+        for name in SECRETS:
+            chosen.setdefault(name, secrets.token_hex(16))
+        for name in PORTS:
+            if name not in chosen or not port_is_free(int(chosen[name])):
+                chosen[name] = str(free_port())
+        self._remember(chosen)
+        self._chosen = chosen
+        for name in HANDED_ON:
+            self.env.setdefault(name, chosen[name])
+        self.env.setdefault("FLOWER_BASIC_AUTH", f"operator:{chosen['FLOWER_PASSWORD']}")
+        self.env.setdefault("TWELVEFOLD_PUBLIC_URL", self.http)
         self.env["PYTHONPATH"] = str(ROOT)
+
+    def _stand_in(self) -> None:
+        """Mails and the pipeline, where no other ones are given."""
+        self.stand_ins = StandIns(
+            self.home, port=int(self._chosen["STAND_INS_PORT"]), smtp_port=int(self._chosen["STAND_INS_SMTP_PORT"])
+        )
+        self.stand_ins.start()
+        self._servers.append(self.stand_ins)
+        self.env.setdefault("TWELVEFOLD_SERVICES", f"pipeline={self.stand_ins.service}")
+        if "SMTP_HOST" not in self.env:
+            mail = self.stand_ins.mail
+            self.env |= {"SMTP_HOST": mail.host, "SMTP_PORT": str(mail.port), "SMTP_TLS": "none"}
+
+    def _give_token(self) -> None:
+        """The token of the API for whoever starts the stack: last time's while it is valid."""
+        with closing(Database(self.env["DATABASE_URL"], size=1)) as db:
+            self.token = self._chosen.get("API_TOKEN", "")
+            if not self.token or tokens.find(db, self.token) is None:
+                tenant = self.env.get("TWELVEFOLD_TENANT", "default")
+                _, self.token = tokens.add(db, tenant=tenant, principal=PERSON, roles=ROLES)
+                self._remember({"API_TOKEN": self.token})
+
+    def _remember(self, more: Mapping[str, str]) -> dict[str, str]:
+        path = self.home / "chosen.json"
+        chosen: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        chosen |= more
+        write_private(path, json.dumps(chosen))
+        return chosen
 
     def _ours(self) -> list[tuple[str, list[str]]]:
         command = [sys.executable, "-m", "console.cli"]
-        found = [(f"worker-{lane}", [*command, "worker", "--lane", lane]) for lane in LANES]
+        found = [
+            (f"worker-{lane}{'' if number == 0 else f'-{number + 1}'}", [*command, "worker", "--lane", lane])
+            for lane, count in self.workers.items()
+            for number in range(count)
+        ]
         found.append(("http", [*command, "http", "--port", self.env["TWELVEFOLD_HTTP_PORT"]]))
         if self.with_flower:
             found.append(("flower", [*command, "flower", "--port", self.env["FLOWER_PORT"]]))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+from datetime import UTC, datetime
 from threading import Event
+from typing import Annotated
 
 import typer
 
 from console.demo import demo as run_demo
 from console.dev import Stack
-from console.sample import post_release
+from console.sample import post, push, release
 
 from .app import HOME, Home, cli, fail, noted
 
@@ -27,7 +29,6 @@ def up(home: Home = HOME) -> None:
 
 
 def _welcome(stack: Stack) -> str:
-    mail = f"\n  mails     {stack.home / 'mail'}" if stack.mail else ""
     model = (
         "the real model" if "OPENAI_API_KEY" in stack.env else "the scripted model; set OPENAI_API_KEY for a real one"
     )
@@ -35,28 +36,41 @@ def _welcome(stack: Stack) -> str:
 Twelvefold is up ({model}).
 
   webhooks  {stack.http}/hooks/github
-  Flower    {stack.flower}{mail}
+  API       {stack.http}/thread
+            Authorization: Bearer {stack.token}
+  mails     {stack.stand_ins.mails}
+  pipeline  {stack.stand_ins.service}/  (it deploys nothing)
+  Flower    {stack.flower}
   logs      {stack.home / "logs"}
 
-Try next, in another terminal:
-  .venv/bin/twelvefold try             post a signed release; it becomes a deployment and a mail
-  .venv/bin/twelvefold tasks           the tasks and where they stand
-  .venv/bin/twelvefold events TASK     the log of one task
+Try, in another terminal:
+  1. Let a release be deployed.
+       .venv/bin/twelvefold try
+     Then read the mail that asks, open its link, decide, and read the mail that answers.
+  2. Kill a worker in the middle of it. Press "Keep answers back" on the page of the pipeline, approve another `try`,
+       kill -9 $(pgrep -f twelvefold.answers)
+     and press "Answer again": another worker goes on after about ten seconds, and there is still one deployment.
+  3. Look at what happened, step by step.
+       .venv/bin/twelvefold tasks
+       .venv/bin/twelvefold events TASK
 """
 
 
 @cli.command()
 def demo() -> None:
-    """Play one scenario in a fresh place, from a signed webhook to a mail; exit code 0 or 1."""
+    """Play one scenario in a fresh place, from two signed webhooks to a mail, with a kill; exit code 0 or 1."""
     raise typer.Exit(run_demo())
 
 
 @cli.command(name="try")
-def try_it(home: Home = HOME) -> None:
-    """Post a signed release to what `up` runs."""
+def try_it(
+    tag: Annotated[str, typer.Option(help="The tag of the release; default one that is new.")] = "", home: Home = HOME
+) -> None:
+    """Post a signed push and a signed release to what `up` runs."""
     found = noted(home)
     if "TWELVEFOLD_HTTP_PORT" not in found:
         fail(3, f"Nothing runs in {home}. Start it first: .venv/bin/twelvefold up")
-    address = f"http://127.0.0.1:{found['TWELVEFOLD_HTTP_PORT']}"
-    task_id = post_release(address, found["GITHUB_WEBHOOK_SECRETS"].split(",")[0], typer.echo)
+    address, secret = f"http://127.0.0.1:{found['TWELVEFOLD_HTTP_PORT']}", found["GITHUB_WEBHOOK_SECRETS"].split(",")[0]
+    post(address, secret, "push", push(), typer.echo)
+    task_id = post(address, secret, "release", release(tag or f"{datetime.now(UTC):%Y.%m.%d-%H%M%S}"), typer.echo)
     typer.echo(f"Follow it: .venv/bin/twelvefold events {task_id}")

@@ -27,7 +27,7 @@ class Caught:
 
 
 class MailCatcher:
-    """An SMTP server on 127.0.0.1 in a thread of this process, without TLS and without login.
+    """An SMTP server on 127.0.0.1, or another `host`, in a thread of this process, without TLS and without login.
 
     `port` is chosen at the first start and stays. With `home`, every mail is also written to `home/mail/000001.eml`
     and so on.
@@ -38,9 +38,8 @@ class MailCatcher:
         hold(), release(): take mails, but keep back the reply until released.
     """
 
-    host = "127.0.0.1"
-
-    def __init__(self, home: Path | None = None, *, port: int | None = None) -> None:
+    def __init__(self, home: Path | None = None, *, port: int | None = None, host: str = "127.0.0.1") -> None:
+        self.host = host
         self.refuse: str | None = None
         self.drop_after_data = False
         self._folder = home / "mail" if home else None
