@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from pydantic import SecretStr
 
 from tests.agents.notes.tools import KeepNote
 from tests.callers import Callers, callers, dump
@@ -353,18 +354,13 @@ def test_the_api_and_its_answers_hold_no_secret(f: Fleet, api: Callers, capfd: p
     assert secret not in everything and secret.removeprefix("tf_") not in everything
 
 
-def test_a_database_that_is_gone_is_told_as_unavailable(
-    f: Fleet, api: Callers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    token = api.bearer("reader")
-
-    def gone(*_: Any) -> Any:
-        raise ConnectionError
-
-    monkeypatch.setattr("console.api.gate.UNAVAILABLE", (ConnectionError,))
-    monkeypatch.setattr("console.api.gate.tokens.find", gone)
-    answer = api.client.get("/thread", headers=token)
+def test_a_database_that_is_gone_is_told_as_unavailable(f: Fleet) -> None:
+    gone = SecretStr("postgresql://twelvefold_app@127.0.0.1:1/nowhere")
+    f.settings = f.settings.model_copy(update={"database_url": gone})
+    with callers(f) as api:
+        answer = api.client.get("/thread", headers={"Authorization": "Bearer tf_" + "x" * 43})
     assert answer.status_code == 503 and answer.headers["retry-after"] == "5"
+    assert "127.0.0.1" not in answer.text
 
 
 def test_a_bug_of_ours_is_told_without_what_it_says(
