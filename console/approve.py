@@ -4,13 +4,15 @@ The form is `application/x-www-form-urlencoded` and goes to the page's own addre
 
 - `decision`: `approve` or `reject`; neither is chosen beforehand.
 - `digest`: the hidden field of the page that was shown; it binds the decision to what was seen.
+- `seen`: likewise hidden: the newest message that the page showed. A newer one asks for another look.
 - `word`: the word that stands in the mail and nowhere else. Needed at medium risk; a program that opens links and
   presses buttons does not have it. Five wrong ones and this link decides nothing any more.
 - `comment`: optional, read by the agent.
 
 A call of high risk, or one that was too long to be shown whole, has no form. Answers: 200 shown or decided (the same
 again for the same decision), 400 incomplete, 403 the word is wrong or a link is not enough, 404 no such link, 409
-decided otherwise (who and when), 410 no longer open, 413, 415, 503. A wrong or old link tells nothing about any task.
+decided otherwise (who and when) or overtaken by a message, 410 no longer open, 413, 415, 503. A wrong or old link tells
+nothing about any task.
 
 The token is a secret: nothing logs it, the page names no other host, and `twelvefold http` keeps no access log.
 """
@@ -31,7 +33,8 @@ from starlette.routing import Route
 
 from triggers.body import read
 from triggers.problem import Problem
-from workers.card import Card
+from twelvefold.text import one_line
+from workers.card import Card, unlinked
 from workers.decisions import OTHER_WAYS, Refused, Wish, decide, decision_of
 from workers.links import PATH, Link, Links, NotALink
 from workers.outgoing import letter_key
@@ -57,6 +60,8 @@ class Shown:
     link: Link
     card: Card
     row: Row
+    seen: int
+    written: list[tuple[str, str]]
 
     @property
     def over(self) -> bool:
@@ -116,9 +121,11 @@ def _look(db: Database, links: Links, token: str) -> Shown:
         row = approvals.question(connection, link.tenant, link.task, link.call, link.asked)
         key = letter_key(link.task, link.asked, "email", link.approver)
         card = approvals.card(connection, link.tenant, key)
-    if row is None or card is None:
-        raise NOWHERE
-    return Shown(link, Card.model_validate(card), row)
+        if row is None or card is None:
+            raise NOWHERE
+        seen, _ = approvals.newest_message(connection, row)
+        written = approvals.written_since(connection, row, seen)
+    return Shown(link, Card.model_validate(card), row, seen, written)
 
 
 def _decide(
@@ -126,7 +133,7 @@ def _decide(
 ) -> Response:
     shown = _look(db, links, token)
     chosen = {"approve": "approved", "reject": "rejected"}.get(form.get("decision", ""))
-    if chosen is None or not form.get("digest"):
+    if chosen is None or not form.get("digest") or not form.get("seen", "").isdecimal():
         return _card_page(shown, 400, "Nothing is decided yet: choose Approve or Reject.")
     if chosen == "approved" and shown.card.cut:
         return _card_page(shown, 403, f"What was cut cannot be approved from here. {OTHER_WAYS}")
@@ -135,6 +142,7 @@ def _decide(
     wish = Wish(
         link.task, link.call, to, link.approver, "link", tenant=link.tenant, asked=link.asked, digest=form["digest"],
         comment=form.get("comment", ""), word=links.knows(link, form.get("word", "")),
+        seen=int(form["seen"][:9]),
     )  # fmt: skip
     try:
         decide(db, wish)
@@ -177,7 +185,7 @@ def _card_page(shown: Shown, status: int = 200, said: str = "") -> Response:
         f"<section><h2>Facts</h2><dl>{facts}</dl><h3>Arguments</h3><pre>{escape(card.arguments)}</pre>{cut}</section>"
         f"<section class='says'><h2>The agent says</h2><p>{escape(card.saying) or 'nothing'}</p>"
         "<p class='small'>Nobody checked this.</p></section>"
-        f"{_form(shown)}"
+        f"{_written(shown)}{_form(shown)}"
     )
     return page(card.title, body, status)
 
@@ -196,6 +204,15 @@ def _outcome(shown: Shown) -> str:
     return ""
 
 
+def _written(shown: Shown) -> str:
+    """What people wrote to the task since it asked."""
+    lines = "".join(
+        f"<dt>{escape(one_line(sender, 100)) or 'somebody'}</dt><dd>{escape(unlinked(one_line(text, 500)))}</dd>"
+        for sender, text in shown.written
+    )
+    return f"<section class='says'><h2>Written since it asked</h2><dl>{lines}</dl></section>" if lines else ""
+
+
 def _form(shown: Shown) -> str:
     if shown.over:
         return ""
@@ -210,6 +227,7 @@ def _form(shown: Shown) -> str:
     return (
         "<section><h2>Decide</h2><form method='post'>"
         f"<input type='hidden' name='digest' value='{escape(shown.card.digest)}'>"
+        f"<input type='hidden' name='seen' value='{shown.seen}'>"
         "<p><label><input type='radio' name='decision' value='approve' required> Approve</label> "
         "<label><input type='radio' name='decision' value='reject' required> Reject</label></p>"
         f"{word}<p><label>A word to the agent <input name='comment' maxlength='2000'></label></p>"

@@ -11,15 +11,17 @@ from .tool import DESTRUCTIVE, Tool, Verdict, ask, deny
 
 
 def verdict_of(agent: Agent, task: Task, call: Tool[object]) -> Verdict:
-    """The verdict on a call: not on the menu or not offered is denied, destructive never runs unasked."""
+    """The verdict on a call: not on the menu or not offered is denied, destructive never runs unasked
+    and is of high risk whatever the rule says.
+    """
     name = call.__spec__.name
     if name not in agent.menu:
         return deny(f"{name} is not among this agent's tools.")
     if not call.offered(task):
         return deny(f"{name} is not offered now.")
     verdict = call.approval(task)
-    if DESTRUCTIVE in call.__spec__.needs and verdict.kind == "auto":
-        return ask(verdict.target, f"{name} is destructive", risk="high")
+    if DESTRUCTIVE in call.__spec__.needs and verdict.kind != "deny":
+        return ask(verdict.target, verdict.reason or f"{name} is destructive", risk="high")
     return verdict
 
 

@@ -22,7 +22,7 @@ from twelvefold.tool import Risk
 LONGEST_ARGUMENTS = 8_000
 LONGEST_SAYING = 500
 WIDTH = 72
-_ADDRESS = re.compile(r"[^@\s,]+@[^@\s,]+")
+_ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 _SCHEME = re.compile(r"(?<=\w):(?=[^\s\d])")
 _DOT = re.compile(r"(?<=\S)[.\u3002\uff0e\uff61](?=[^\W\d])")
 

@@ -56,7 +56,8 @@ class Refused(Exception):
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What somebody wants decided. `asked` names the question where the card does, else it is the newest one about the
-    call; `digest` is that of the call as it was shown; `word`: whether the word from the mail was right.
+    call; `digest` is that of the call as it was shown, `seen` the seq of the newest message beside it; `word`: whether
+    the word from the mail was right.
     """
 
     task: str
@@ -69,6 +70,7 @@ class Wish:
     digest: str | None = None
     comment: str = ""
     word: bool = False
+    seen: int | None = None
 
 
 def decide(db: Database, wish: Wish) -> Decision:
@@ -89,8 +91,8 @@ def _decide(connection: Connection, wish: Wish) -> Decision | Refused:
     row = approvals.question(connection, locked[0], wish.task, wish.call, wish.asked)
     if row is None:
         return Refused(404, f"Task {wish.task} has asked nothing about call {wish.call}.")
-    said = _forbidden(row, wish) or _judged(row, wish) or _unproved(connection, row, wish)
-    return said or _write(connection, row, wish)
+    said = _forbidden(row, wish) or _judged(row, wish) or _overtaken(connection, row, wish)
+    return said or _unproved(connection, row, wish) or _write(connection, row, wish)
 
 
 def _forbidden(row: Row, wish: Wish) -> Refused | None:
@@ -116,6 +118,16 @@ def decision_of(row: Row) -> Decision | None:
     if row.state not in ("approved", "rejected"):
         return None
     return Decision("approved" if row.state == "approved" else "rejected", row.decided_by or "", row.decided_at)
+
+
+def _overtaken(connection: Connection, row: Row, wish: Wish) -> Refused | None:
+    """Somebody wrote after the card was shown: what they say may change what the person decides."""
+    if wish.seen is None:
+        return None
+    newest, unread = approvals.newest_message(connection, row)
+    if newest <= wish.seen and not unread:
+        return None
+    return Refused(409, "Somebody wrote since you looked. Read it, then decide.")
 
 
 def _unproved(connection: Connection, row: Row, wish: Wish) -> Refused | None:

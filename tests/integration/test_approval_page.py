@@ -54,7 +54,7 @@ def test_the_page_shows_the_card_and_a_form_with_nothing_chosen(fresh_database: 
         for text in ("item: a box of pears", "why: it is due", "ann@example.com, ben@example.com", "Until", "medium"):
             assert text in answer.text
         form = fields(answer.text)
-        assert sorted(form) == ["comment", "decision", "digest", "word"]
+        assert sorted(form) == ["comment", "decision", "digest", "seen", "word"]
         assert form["digest"]["value"] == row(a)["digest"]
         assert not any("checked" in found for _, found in tags(answer.text))
         assert a.word() not in answer.text, "the word stands in the mail alone"
@@ -99,7 +99,7 @@ def test_a_scanner_that_submits_what_it_sees_decides_nothing_above_low_risk(fres
         form = {str(field["name"]): field.get("value") or "" for field in sent}
         a.all([("POST", a.path(), form)] * 2)
         assert row(a)["state"] == "pending", "nothing is chosen beforehand"
-        known = {"digest": digest(found) or row(a)["digest"], "word": "BCDFGH", "comment": ""}
+        known = {"digest": digest(found) or row(a)["digest"], "word": "BCDFGH", "comment": "", "seen": "9"}
         a.all([("POST", a.path(), {**form, **known, "decision": choice}) for choice in ("approve", "reject")])
         assert row(a)["state"] == ("pending" if risk != "low" else row(a)["state"])
         assert (a.dump()["agent_tasks"] == before) == (risk != "low")
@@ -140,7 +140,7 @@ def test_a_high_risk_is_not_decided_by_a_link_whatever_is_sent(fresh_database: A
         assert "twelvefold approve" in found.text
         links = Links(URL, [SECRET.get_secret_value()])
         word = links.word(links.read(a.path().removeprefix("/a/")))
-        assert a.post(word=word, digest=row(a)["digest"]).status_code == 403
+        assert a.post(word=word, digest=row(a)["digest"], seen="9").status_code == 403
         assert row(a)["state"] == "pending" and row(a)["wrong_words"] == {}
         a.fleet.operate.decide(a.task, row(a)["call"], approved=True, by="ann@example.com")
         assert row(a)["decided_how"] == "session"
@@ -183,7 +183,7 @@ def test_of_an_approval_and_a_rejection_at_once_one_decides_and_the_other_learns
 def test_another_answer_is_a_conflict_that_tells_who_and_when(fresh_database: Any) -> None:
     with asked(fresh_database, PEARS) as a:
         a.post()
-        other = a.post("ben@example.com", decision="reject", digest=row(a)["digest"])
+        other = a.post("ben@example.com", decision="reject", digest=row(a)["digest"], seen="9")
         assert other.status_code == 409
         assert "Already approved by ann@example.com at " in other.text
         assert row(a)["state"] == "approved"
@@ -217,7 +217,8 @@ def test_many_guesses_at_once_are_no_more_than_five(fresh_database: Any) -> None
 @pytest.mark.parametrize(
     ("change", "status"),
     [
-        ({"decision": ""}, 400), ({"decision": "maybe"}, 400), ({"digest": ""}, 400), ({"digest": "other"}, 409),
+        ({"decision": ""}, 400), ({"decision": "maybe"}, 400), ({"digest": ""}, 400), ({"seen": ""}, 400), ({"seen": "-1"}, 400),
+        ({"digest": "other"}, 409),
         ({"word": ""}, 403), ({"comment": "x" * 20_000}, 413),
     ],
 )  # fmt: skip
@@ -319,7 +320,7 @@ def test_what_was_cut_cannot_be_approved_from_the_page(fresh_database: Any) -> N
         path = links.address(link).removeprefix(URL)
         found = a.get(path)
         assert found.status_code == 200 and "<form" not in found.text and "had to be cut" in found.text
-        form = {"decision": "approve", "digest": row(a)["digest"], "word": links.word(link)}
+        form = {"decision": "approve", "digest": row(a)["digest"], "word": links.word(link), "seen": "9"}
         assert a.all([("POST", path, form)])[0].status_code == 403
         assert row(a)["state"] == "pending"
 
@@ -330,6 +331,22 @@ def test_text_of_a_call_is_text_on_the_page(fresh_database: Any) -> None:
         plain = [tag for tag, _ in tags(a.get().text)]
     with asked(fresh_database, PEARS) as a:
         assert [tag for tag, _ in tags(a.get().text)] == plain
+
+
+def test_a_message_that_the_page_did_not_show_asks_for_another_look(fresh_database: Any) -> None:
+    evil = "Stop! <b>x</b> https://evil.example"
+    with asked(fresh_database, PEARS) as a:
+        form = a.form()
+        a.fleet.intake.message(a.task, source="test", key="m", text=evil, sender="cid@example.com")
+        for _ in ("not read by the task yet", "read"):
+            answer = a.all([("POST", a.path(), form)])[0]
+            assert answer.status_code == 409 and "Somebody wrote" in answer.text
+            assert row(a)["state"] == "pending" and row(a)["wrong_words"] == {}
+            assert a.fleet.drain(a.task) in ("waiting", "nothing")
+        found = a.get().text
+        assert "Written since it asked" in found and "cid@example.com" in found
+        assert "Stop! &lt;b&gt;x&lt;/b&gt; https[:]//evil[.]example" in found
+        assert a.post().status_code == 200, "who has read it decides"
 
 
 def test_only_those_who_are_asked_decide(fresh_database: Any) -> None:

@@ -147,6 +147,19 @@ def test_a_destructive_tool_is_asked_about_whatever_its_rule_says() -> None:
     assert of(task, ApprovalAsked)[0].risk == "high"
 
 
+class DropSlowly(Drop, needs={DESTRUCTIVE}):
+    """Drop a table after asking softly. Use never."""
+
+    def approval(self, task: Task) -> Verdict:
+        """Too soft."""
+        return ask("ann@example.com", "it is only a table", risk="low")
+
+
+def test_a_destructive_call_is_of_high_risk_whatever_its_rule_says() -> None:
+    asked = of(play(Agent(name="a", tools=[DropSlowly]), HELLO, DropSlowly()), ApprovalAsked)[0]
+    assert (asked.risk, asked.target, asked.reason) == ("high", "ann@example.com", "it is only a table")
+
+
 def test_a_tool_that_is_not_offered_is_denied() -> None:
     task = play(Agent(name="a", tools=[Hidden]), HELLO, Hidden())
     assert "not offered now" in of(task, PolicyDenied)[0].why

@@ -162,6 +162,7 @@ def test_without_links_the_mail_names_the_command_line() -> None:
 
 def test_the_people_of_a_target_are_its_addresses() -> None:
     assert people("Ann@Example.com, ben@example.com ann@example.com") == ("ann@example.com", "ben@example.com")
+    assert people("Ann <ann@example.com>; <Ben@example.com>") == ("ann@example.com", "ben@example.com")
     assert people("#releases") == people("") == people("ops") == people("@x, y@") == ()
 
 

@@ -47,6 +47,17 @@ UPDATE approvals
 CARD = """
 SELECT payload -> 'card' FROM outbox WHERE tenant = %s AND key = %s
 """
+NEWEST = """
+SELECT coalesce((t.state ->> 'message_seq')::int, 0),
+       EXISTS (SELECT FROM arrivals r WHERE r.tenant = t.tenant AND r.task_id = t.id AND r.kind = 'message'
+                  AND r.state = 'accepted' AND r.absorbed_seq IS NULL)
+  FROM agent_tasks t WHERE t.tenant = %s AND t.id = %s
+"""
+WRITTEN = """
+SELECT coalesce(data ->> 'sender', ''), coalesce(data -> 'payload' ->> 'text', '') FROM agent_events
+ WHERE task_id = %s AND seq > %s AND seq <= %s AND type = 'Arrived' AND data ->> 'kind' = 'message'
+ ORDER BY seq DESC LIMIT 5
+"""
 MOVES = {"expired": ["pending"], "superseded": ["pending", "approved"], "stale": ["approved"]}
 
 
@@ -78,6 +89,17 @@ def card(connection: Connection, tenant: str, key: str) -> dict[str, Any] | None
     """The card that the letter with this key showed; None when there is no such letter."""
     row = connection.execute(CARD, (tenant, key)).fetchone()
     return None if row is None else row[0]
+
+
+def newest_message(connection: Connection, row: Row) -> tuple[int, bool]:
+    """The seq of the task's newest message from a person, and whether one has come that the task has not read yet."""
+    found = connection.execute(NEWEST, (row.tenant, row.task)).fetchone()
+    return (0, False) if found is None else (found[0], found[1])
+
+
+def written_since(connection: Connection, row: Row, newest: int) -> list[tuple[str, str]]:
+    """The last messages up to `newest` that came after the question was asked, oldest first: (sender, text)."""
+    return connection.execute(WRITTEN, (row.task, row.asked, newest)).fetchall()[::-1]
 
 
 def decided(connection: Connection, row: Row, to: str, by: str, how: str, comment: str) -> datetime:
