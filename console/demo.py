@@ -113,14 +113,14 @@ class _Story:
             raise DemoFailed("the mail holds no link and no word")
         self.say("\n3. Opening the link decides nothing; the form with the word from the mail does.")
         before = self._log_length(task)
-        (status, digest), again = person.look(question), person.look(question)
-        _must((status, digest) == again and bool(digest), f"the page answered {status}, then {again[0]}")
+        (status, hidden), again = person.look(question), person.look(question)
+        _must((status, hidden) == again and bool(hidden), f"the page answered {status}, then {again[0]}")
         _must(
             self._status(task) == "waiting" and self._log_length(task) == before, "opening the link changed something"
         )
         self.say(f"  GET /a/...   {status}, and again {again[0]}; the task waits as before")
         self.pipeline.hold()
-        self.say(f"  POST /a/...  {person.approve(question, digest)}, with the word {question.word}")
+        self.say(f"  POST /a/...  {person.approve(question, hidden)}, with the word {question.word}")
         self.say("\n4. The pipeline has deployed and keeps its answer back. The worker that waits for it is killed.")
         _must(self.pipeline.stands(1, PATIENCE_S), "no deployment reached the pipeline")
         holder = self.db.rows(HOLDER, {"id": task})[0]

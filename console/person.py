@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import EmailMessage
 from html import unescape
@@ -11,7 +12,7 @@ from urllib.request import Request, urlopen
 
 LINK = re.compile(r"^(https?://\S+/a/\S+)$", re.MULTILINE)
 WORD = re.compile(r"asks for this word: (\w+)")
-DIGEST = re.compile(r"name='digest' value='([^']*)'")
+HIDDEN = re.compile(r"type='hidden' name='(\w+)' value='([^']*)'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +30,15 @@ def read(message: EmailMessage) -> Question | None:
     return Question(link[1], word[1]) if link and word else None
 
 
-def look(question: Question) -> tuple[int, str]:
-    """Open the link: the status, and the digest of what the page shows; empty when it has no form."""
+def look(question: Question) -> tuple[int, dict[str, str]]:
+    """Open the link: the status, and the hidden fields that say what the page shows; none when it has no form."""
     with urlopen(question.link, timeout=10) as answer:
-        found = DIGEST.search(answer.read().decode())
-        return answer.status, unescape(found[1]) if found else ""
+        found = HIDDEN.findall(answer.read().decode())
+        return answer.status, {name: unescape(value) for name, value in found}
 
 
-def approve(question: Question, digest: str) -> int:
+def approve(question: Question, hidden: Mapping[str, str]) -> int:
     """Send the form of the page that was shown, with the word; the status."""
-    form = urlencode({"decision": "approve", "digest": digest, "word": question.word}).encode()
+    form = urlencode({"decision": "approve", "word": question.word, **hidden}).encode()
     with urlopen(Request(question.link, form), timeout=10) as answer:
         return int(answer.status)
