@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,7 @@ from starlette.testclient import TestClient
 
 from console import api
 from console.edge import Edge, edge
+from tests.hands import beside
 from tests.harness import Fleet
 from workers.store import tokens
 from workers.store.tokens import Role
@@ -63,6 +65,25 @@ def callers(f: Fleet) -> Iterator[Callers]:
             yield Callers(client, held)
     finally:
         held.close()
+
+
+@contextmanager
+def stepping(f: Fleet, first: Callable[[str], Any] = str) -> Iterator[None]:
+    """Whatever is ready is stepped, as a worker would; `first` is done to each task before."""
+    over = threading.Event()
+
+    def steps() -> None:
+        while not over.wait(0.01):
+            for row in f.run.db.rows("SELECT id::text FROM agent_tasks WHERE status = 'ready'"):
+                first(row["id"])
+                f.drain(row["id"])
+
+    with beside(steps) as results:
+        try:
+            yield
+        finally:
+            over.set()
+    assert results == [None], "stepping failed"
 
 
 def dump(f: Fleet) -> dict[str, list[str]]:

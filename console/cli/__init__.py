@@ -3,7 +3,7 @@
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 quarantined or corrupt.
 """
 
-from . import act, local, look, serve, tokens
+from . import act, doctor, local, look, run, serve, tokens
 from .app import cli, main
 
-__all__ = ["act", "cli", "local", "look", "main", "serve", "tokens"]
+__all__ = ["act", "cli", "doctor", "local", "look", "main", "run", "serve", "tokens"]

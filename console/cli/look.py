@@ -1,39 +1,101 @@
-"""The verbs that only look."""
+"""The verbs that only look. What they show of all tenants is for whoever has the database's password."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
 
 import typer
 
 from console import views
+from workers import registry
+from workers.store import threads
 
-from .app import HOME, Home, Json, TaskId, cli, database, fail, say_json
+from .app import HOME, Home, Json, TaskId, cli, database, fail, say_json, settings_of
+
+Tenant = Annotated[str | None, typer.Option(help="Only of this tenant.")]
+Most = Annotated[int, typer.Option("--most", help="At most so many.", min=1, max=10_000)]
+State = Annotated[str | None, typer.Option(help="Only those.")]
 
 
 @cli.command()
 def tasks(
-    status: Annotated[str | None, typer.Option(help="Only those.")] = None, as_json: Json = False, home: Home = HOME
+    status: Annotated[str | None, typer.Option(help="Only those, such as waiting.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only of this agent.")] = None,
+    waiting: Annotated[str | None, typer.Option(help="Only what waits for this, such as approval.")] = None,
+    tenant: Tenant = None,
+    most: Most = 50,
+    as_json: Json = False,
+    home: Home = HOME,
 ) -> None:
     """List tasks, newest first."""
     with database(home) as db:
-        rows = views.tasks(db, status)
-    if as_json:
-        return say_json(rows)
-    for row in rows:
-        waits = f" ({row['waiting_for']})" if row["waiting_for"] else ""
-        about = row["business_entity_id"] or ""
-        typer.echo(f"{row['id']}  {row['agent']:<12} {row['status'] + waits:<22} step {row['current_step']:<4} {about}")
+        rows = threads.tasks(
+            db, tenant, agents=None if agent is None else [agent], status=status, waiting_for=waiting, most=most
+        )
+    _list(rows, views.task, as_json)
 
 
 @cli.command()
 def events(task: TaskId, as_json: Json = False, home: Home = HOME) -> None:
     """Show the log of one task."""
     with database(home) as db:
-        rows = views.events(db, str(task))
+        rows = threads.events(db, str(task))
     if not rows:
         fail(3, f"There is no task {task}, or nothing happened to it yet.")
+    _list(rows, views.line, as_json)
+
+
+@cli.command()
+def show(task: TaskId, as_json: Json = False, home: Home = HOME) -> None:
+    """Show one task: where it stands, what it waits for, its budget, approvals, letters and last events."""
+    agents = registry.load(settings_of(home).agent_modules)
+    with database(home) as db:
+        row = threads.task(db, str(task), None)
+        if row is None:
+            fail(3, f"There is no task {task}. See them: twelvefold tasks")
+        story = views.story(db, agents, row)
+    if as_json:
+        return say_json(story)
+    for text in views.told(story):
+        typer.echo(text)
+
+
+@cli.command()
+def approvals(tenant: Tenant = None, most: Most = 50, as_json: Json = False, home: Home = HOME) -> None:
+    """List the questions that wait for a decision, oldest first."""
+    with database(home) as db:
+        rows = threads.approvals(db, tenant, most=most)
+    _list(rows, views.approval, as_json)
+
+
+@cli.command()
+def arrivals(
+    state: State = None,
+    source: Annotated[str | None, typer.Option(help="Only from this source, such as github or api.")] = None,
+    tenant: Tenant = None,
+    most: Most = 50,
+    as_json: Json = False,
+    home: Home = HOME,
+) -> None:
+    """List what reached us, newest first: accepted, ignored, failed or unclaimed, and why."""
+    with database(home) as db:
+        rows = threads.arrivals(db, tenant, state=state, source=source, most=most)
+    _list(rows, views.arrival, as_json)
+
+
+@cli.command()
+def outbox(
+    state: State = None, tenant: Tenant = None, most: Most = 50, as_json: Json = False, home: Home = HOME
+) -> None:
+    """List letters, newest first: pending, sending, sent, failed or unknown."""
+    with database(home) as db:
+        rows = threads.letters(db, tenant, state=state, most=most)
+    _list(rows, views.letter, as_json)
+
+
+def _list(rows: Iterable[dict[str, Any]], view: Callable[[dict[str, Any]], str], as_json: bool) -> None:
     if as_json:
         return say_json(rows)
     for row in rows:
-        typer.echo(f"{row['seq']:>4} {row['at']:%H:%M:%S} {row['type']:<13} {views.short(row['data'])}")
+        typer.echo(view(row))

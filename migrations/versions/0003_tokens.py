@@ -1,5 +1,5 @@
-"""Tokens of the control API: the hash of each secret, whose it is and what it may do. And the way from a task to its
-letters, for those who look at one. Expand only.
+"""Tokens of the control API: the hash of each secret, whose it is and what it may do. And for those who look:
+the way from a task to its letters, and the revision of the schema. Expand only.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ COMMENT ON COLUMN tokens.agents IS 'null: every agent of the tenant';
 REVOKE DELETE, TRUNCATE ON tokens FROM twelvefold_app;
 REVOKE ALL ON tokens FROM twelvefold_reader;
 CREATE INDEX outbox_task ON outbox (task_id);
+GRANT SELECT ON alembic_version TO twelvefold_app;
 """
 
 
 def upgrade() -> None:
-    """Create both."""
+    """Create them."""
     op.execute(TABLE)
 
 
 def downgrade() -> None:
-    """Drop both: every token ceases to work."""
-    op.execute("DROP INDEX outbox_task; DROP TABLE tokens")
+    """Drop them: every token ceases to work."""
+    op.execute("REVOKE SELECT ON alembic_version FROM twelvefold_app; DROP INDEX outbox_task; DROP TABLE tokens")

@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +22,11 @@ from console.api.waiters import Waiters
 from console.embedded import free_port
 from console.migrate import ROOT
 from tests.agents.notes.tools import KeepNote
-from tests.callers import callers
-from tests.hands import beside, once, until
+from tests.callers import callers, stepping
+from tests.hands import once, until
 from tests.harness import NO_BROKER, Fleet, fleet
 from twelvefold import Done, Task, Text
 from workers.store import tokens
-
-
-@contextmanager
-def stepping(f: Fleet) -> Iterator[None]:
-    """Whatever is ready is stepped, as a worker would."""
-    over = threading.Event()
-
-    def steps() -> None:
-        while not over.wait(0.01):
-            for row in f.run.db.rows("SELECT id::text FROM agent_tasks WHERE status = 'ready'"):
-                f.drain(row["id"])
-
-    with beside(steps) as problems:
-        try:
-            yield
-        finally:
-            over.set()
-    assert not [each for each in problems if each is not None]
 
 
 def test_a_post_that_waits_answers_with_the_events_of_the_finished_turn(fresh_database: Any) -> None:
