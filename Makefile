@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up demo test test-long check bench chaos lock clean
+.PHONY: help install up demo test test-long check bench chaos lock secrets clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,18 @@ lock: install ## Bring requirements.lock in line with pyproject.toml
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file=requirements.lock pyproject.toml
 	@if grep -nE '://|^-|(^|[^a-z])/[a-z]' requirements.lock; then \
 	  echo "requirements.lock names an address or a path of this machine; remove it."; exit 1; fi
+
+# What stands there already is kept. The folder is closed to others; the files are open to the containers' own user.
+secrets: ## Write the secrets that docker-compose.yml reads, in secrets/
+	@umask 022; mkdir -p secrets; chmod 700 secrets; cd secrets; \
+	put() { test -s "$$1" || { printf '%s\n' "$$2" > "$$1"; echo "secrets/$$1"; }; }; \
+	random() { od -An -N32 -v -tx1 /dev/urandom | tr -d ' \n'; }; \
+	for name in owner_password app_password redis_password link_secrets github_webhook_secrets; do \
+	  put $$name "$$(random)"; done; \
+	put flower_login "operator:$$(random)"; \
+	put owner_database_url "postgresql://twelvefold_owner:$$(cat owner_password)@postgres:5432/twelvefold"; \
+	put database_url "postgresql://twelvefold_app:$$(cat app_password)@postgres:5432/twelvefold"; \
+	put broker_url "redis://:$$(cat redis_password)@redis:6379/0"
 
 clean: ## Remove the environment and all caches; data of `make up` stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info

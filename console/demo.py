@@ -75,7 +75,7 @@ class _Story:
 
     def play(self) -> None:
         try:
-            if "OPENAI_API_KEY" not in self.stack.env:
+            if not self.stack.env.get("OPENAI_API_KEY"):
                 self.say("No OPENAI_API_KEY is set: the agent runs on its scripted model.")
             self._push()
             task = self._webhook("release", release())

@@ -36,6 +36,9 @@ class Heart:
             Thread(target=self._every, args=(run.settings.canary, self._sing), name="canary", daemon=True),
             Thread(target=self._feed, name="feed", daemon=True),
         ]
+        if run.settings.live_file is not None:
+            every = (run.settings.heartbeat, run.settings.live_file.touch)
+            self._threads.append(Thread(target=self._every, args=every, name="live", daemon=True))
 
     def start(self) -> None:
         """Register this incarnation and start the threads. Raises when the database cannot be reached."""

@@ -1,6 +1,7 @@
 """The only reader of the environment: one frozen value, validated at start, reporting every problem at once.
 
-Every variable may be given as NAME_FILE with a path instead, so that secrets need not stand in the environment.
+Every variable may be given as NAME_FILE with a path instead, so that secrets need not stand in the environment; an
+empty one counts as not set.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ class Settings(BaseModel):
     step_deadline: float = Field(default=180.0, gt=0)
     model_timeout: float = Field(default=120.0, gt=0)
     soft_shutdown: float = Field(default=10.0, ge=0)
+    live_file: Path | None = None
+    """A worker touches it every heartbeat, whatever becomes of database and broker; a probe looks at its age."""
     lane_prefix: str = "twelvefold"
     worker_events: bool = True
 
@@ -123,7 +126,7 @@ def _list(text: str) -> tuple[str, ...]:
 def _value(found: Mapping[str, str], variable: str, problems: list[str]) -> str | None:
     path = found.get(f"{variable}_FILE")
     if path is None:
-        return found.get(variable)
+        return found.get(variable) or None
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

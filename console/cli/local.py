@@ -30,7 +30,7 @@ def up(home: Home = HOME) -> None:
 
 def _welcome(stack: Stack) -> str:
     model = (
-        "the real model" if "OPENAI_API_KEY" in stack.env else "the scripted model; set OPENAI_API_KEY for a real one"
+        "the real model" if stack.env.get("OPENAI_API_KEY") else "the scripted model; set OPENAI_API_KEY for a real one"
     )
     return f"""
 Twelvefold is up ({model}).

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from pathlib import Path
+from threading import Event
 from typing import Annotated, NoReturn
 
 import typer
 
 from console.dev import LANES
+from console.embedded.stand_ins import StandIns
 from console.migrate import ROOT
 from console.migrate import migrate as run_migrate
 
@@ -50,11 +54,40 @@ def http(
 
 
 @cli.command()
-def flower(port: Annotated[int, typer.Option(help="The port, on loopback.")] = 5555) -> None:
-    """Serve Flower on loopback, read-only and behind the password in FLOWER_BASIC_AUTH (user:password)."""
+def flower(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on.")] = 5555,
+) -> None:
+    """Serve Flower, read-only and behind the password in FLOWER_BASIC_AUTH (user:password) or FLOWER_BASIC_AUTH_FILE.
+
+    Flower itself serves /metrics and /healthcheck to everybody who reaches it.
+    """
+    login = os.environ.get("FLOWER_BASIC_AUTH_FILE")
+    if login is not None and Path(login).is_file():
+        os.environ["FLOWER_BASIC_AUTH"] = Path(login).read_text(encoding="utf-8").strip()
     if ":" not in os.environ.get("FLOWER_BASIC_AUTH", ""):
         fail(2, "Set FLOWER_BASIC_AUTH to user:password; Flower is never served without one.")
-    _become("flower", "--address=127.0.0.1", f"--port={port}", "--read-only", "--max-tasks=10000")
+    _become("flower", f"--address={host}", f"--port={port}", "--read-only", "--max-tasks=10000")
+
+
+@cli.command()
+def stand_ins(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port of the pages and of the pipeline.")] = 8025,
+    smtp_port: Annotated[int, typer.Option(help="The port that mails are sent to.")] = 1025,
+    home: Home = HOME,
+) -> None:
+    """Serve what stands in for the outside while trying things out: a mail catcher and a pipeline that deploys nothing.
+
+    Nobody has to log in to read the mails: keep it on loopback, or inside a network of one's own.
+    """
+    stopping = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    home.mkdir(parents=True, exist_ok=True)
+    with StandIns(home, port=port, smtp_port=smtp_port, host=host) as serving:
+        typer.echo(f"Mails: {serving.mails}  Pipeline: {serving.service}/")
+        stopping.wait()
 
 
 @cli.command()

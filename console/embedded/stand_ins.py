@@ -55,7 +55,7 @@ class StandIns:
         port: int,
         smtp_port: int,
         host: str = "127.0.0.1",
-        hosts: tuple[str, ...] = ("127.0.0.1", "localhost"),
+        hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "stand-ins"),
     ) -> None:
         self.mail = MailCatcher(home, port=smtp_port, host=host)
         self.pipeline = Pipeline(home / "pipeline.jsonl")
