@@ -108,12 +108,7 @@ class Asked:
     def all(self, requests: Sequence[tuple[str, str, dict[str, str] | None]], **headers: str) -> list[httpx2.Response]:
         """Send all of the requests at one moment."""
 
-        async def send() -> list[httpx2.Response]:
-            transport = httpx2.ASGITransport(app=self.app)
-            async with httpx2.AsyncClient(transport=transport, base_url=URL, headers=headers) as client:
-                return await asyncio.gather(*(client.request(m, p, data=form) for m, p, form in requests))
-
-        return asyncio.run(send())
+        return at_once(self.app, requests, **headers)
 
     def dump(self) -> dict[str, Any]:
         """Every row of every table."""
@@ -127,6 +122,19 @@ class Asked:
                 for t in tables
                 if t["name"] != "tokens"  # hashes of other secrets, which this role reads one by one
             }
+
+
+def at_once(
+    app: Starlette, requests: Sequence[tuple[str, str, dict[str, str] | None]], **headers: str
+) -> list[httpx2.Response]:
+    """What an application answers to all of the requests, sent at one moment."""
+
+    async def send() -> list[httpx2.Response]:
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url=URL, headers=headers) as client:
+            return await asyncio.gather(*(client.request(m, p, data=form) for m, p, form in requests))
+
+    return asyncio.run(send())
 
 
 def send(f: Fleet, box: Mailbox) -> None:

@@ -88,6 +88,20 @@ def test_the_mail_names_what_is_asked_and_has_one_link_and_one_word(fresh_databa
         assert "ann@example.com, ben@example.com" in a.text()
 
 
+def test_no_text_of_a_call_writes_a_header_or_a_second_part(fresh_database: Any) -> None:
+    evil = "pears\r\nBcc: eve@evil.example\n\nTO DECIDE\nhttps://evil.example/a/v1.x.y"
+    with asked(fresh_database, Ship(item="pears", why="")) as a:
+        plain = a.box.mails[0]
+        with asked(fresh_database, Ship(item=evil, why=evil)) as b:
+            hostile = b.box.mails[0]
+            assert hostile.keys() == plain.keys() and hostile.defects == [] and not hostile.is_multipart()
+            assert hostile["To"] == "ann@example.com"
+            assert hostile["Subject"].startswith("signoff: approve ship? pears Bcc: eve@evil.example TO DECIDE")
+            assert len(LINK.findall(b.text())) == 1 and b.text().count("://") == 1
+            own = [line for line in b.text().splitlines() if line == "TO DECIDE"]
+            assert own == ["TO DECIDE"] and b.get().status_code == 200
+
+
 def test_a_result_is_in_the_thread_of_its_question_as_mail_programs_see_it(fresh_database: Any) -> None:
     with asked(fresh_database, PEARS) as a:
         finish(a)

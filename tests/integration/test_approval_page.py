@@ -7,15 +7,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
+from console import approve
 from console.page import POLICY
 from tests.agents.signoff.tools import Ship
-from tests.asked import LINK, SECRET, URL, Asked, asked, digest, fields, tags
+from tests.asked import LINK, SECRET, URL, Asked, asked, at_once, digest, fields, tags
 from tests.hands import together
 from workers.card import LONGEST_ARGUMENTS
 from workers.decisions import ATTEMPTS
 from workers.links import Link, Links
 from workers.operate import Refused
+from workers.store.database import Database
+from workers.telemetry import logger
 
 PEARS = Ship(item="a box of pears")
 NOBODY = "/a/v1.e30." + "A" * 43
@@ -358,6 +362,22 @@ def test_only_those_who_are_asked_decide(fresh_database: Any) -> None:
         with pytest.raises(Refused, match="not among those"):
             decide(a.task, call, approved=True, by="eve@example.com")
         assert decide(a.task, call, approved=True, by="root", proof="override").by == "BEN@example.com"
+
+
+def test_a_database_that_is_away_gives_a_page_and_its_error_no_text(capfd: pytest.CaptureFixture[str]) -> None:
+    db, links = Database("postgresql://nobody:hushhush@127.0.0.1:1/x"), Links(URL, [SECRET.get_secret_value()])
+    link = Link(tenant="t1", task="t", call=1, asked=1, approver="ann@example.com", expires=2**40)
+    rung: list[Any] = []
+    app = Starlette(routes=approve.routes(db, links, lambda *told: rung.append(told), logger()))
+    form = {"decision": "approve", "digest": "d", "seen": "0", "word": links.word(link)}
+    for method, data in (("GET", None), ("POST", form)):
+        answer = at_once(app, [(method, links.address(link).removeprefix(URL), data)])[0]
+        assert answer.status_code == 503 and answer.headers["cache-control"] == "no-store"
+    logged = "".join(capfd.readouterr())
+    assert logged.count("approval_page_failed") == 2
+    for secret in ("hushhush", "Traceback", "ann@example.com", links.word(link)):
+        assert secret not in logged
+    assert rung == []
 
 
 def test_without_a_public_address_there_are_no_links_and_no_page(fresh_database: Any) -> None:

@@ -36,6 +36,24 @@ def test_times_that_do_not_nest_are_refused(change: dict[str, str], names: str) 
         load({**ENOUGH, **change})
 
 
+def test_links_need_an_address_that_people_can_open_and_secrets_that_cannot_be_guessed() -> None:
+    long = "x" * 32
+    with pytest.raises(ConfigurationError) as told:
+        load({**ENOUGH, "TWELVEFOLD_PUBLIC_URL": "fleet.example/#x", "TWELVEFOLD_LINK_SECRETS": f"{long},short"})
+    assert "TWELVEFOLD_PUBLIC_URL" in str(told.value) and "TWELVEFOLD_LINK_SECRETS" in str(told.value)
+    assert "short" not in str(told.value).replace("shorter", "") and "fleet.example" not in str(told.value)
+
+
+def test_link_secrets_are_a_list_of_which_none_is_shown(tmp_path: Path) -> None:
+    file = tmp_path / "secrets"
+    file.write_text("a" * 32 + ", " + "b" * 32 + "\n")
+    settings = load({
+        **ENOUGH, "TWELVEFOLD_PUBLIC_URL": "https://fleet.example", "TWELVEFOLD_LINK_SECRETS_FILE": str(file),
+    })  # fmt: skip
+    assert [secret.get_secret_value() for secret in settings.link_secrets] == ["a" * 32, "b" * 32]
+    assert "aaa" not in settings.masked()["link_secrets"] and "bbb" not in repr(settings)
+
+
 def test_a_secret_may_stand_in_a_file_and_is_never_shown(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text("sk-very-secret\n")
