@@ -28,6 +28,10 @@ LEAVE_S = 3.0
 """So long a process that has to go tries to give back what it holds."""
 
 
+YOUNG_OBJECTS = 20_000
+"""A step makes about a thousand objects and drops them all; with the default of 700 the collector walks every step."""
+
+
 class Host:
     """What the Celery tasks of one process share, from the worker's start to its end."""
 
@@ -52,6 +56,7 @@ class Host:
         # what is loaded by now stays loaded: the collector need not walk through it again and again
         gc.collect()
         gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS, 20, 20)
         self.run.log.info("worker_started", slots=slots, agents=sorted(self.run.registry.loaded))
 
     def stop(self) -> None:

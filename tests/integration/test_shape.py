@@ -25,7 +25,7 @@ from twelvefold import Budget, Done, Read, Task, Text, Write
 from twelvefold.canonical import canonical
 from twelvefold.events import event_hash
 from twelvefold.tool import Tool
-from workers.store import alive, sweeps
+from workers.store import alive, quick, sweeps
 
 
 def plain(url: str) -> str:
@@ -37,7 +37,7 @@ def plain(url: str) -> str:
 def statements(f: Fleet) -> Iterator[list[str]]:
     """What is executed on the fleet's connections, in order."""
     said: list[str] = []
-    original, command = psycopg.Cursor._execute_gen, psycopg.Connection._exec_command
+    original, command, numbered = psycopg.Cursor._execute_gen, psycopg.Connection._exec_command, quick._numbered
 
     def note(inner: Any) -> Any:
         def execute(self: Any, query: Any, *args: Any, **names: Any) -> Any:
@@ -46,11 +46,16 @@ def statements(f: Fleet) -> Iterator[list[str]]:
 
         return execute
 
-    # both kinds of cursor inherit the first, and BEGIN and COMMIT go the second way
+    def hot(sql: str) -> tuple[bytes, tuple[str, ...]]:
+        said.append(" ".join(sql.split()))
+        return numbered(sql)
+
+    # cursors inherit the first, BEGIN and COMMIT go the second way, hot statements the third
     base = next(c for c in psycopg.Cursor.__mro__ if "_execute_gen" in vars(c))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(base, "_execute_gen", note(original))
         patch.setattr(psycopg.Connection, "_exec_command", note(command))
+        patch.setattr(quick, "_numbered", hot)
         yield said
 
 

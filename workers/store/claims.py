@@ -10,7 +10,8 @@ from uuid import UUID
 
 from twelvefold.state import STATE_VERSION, State
 
-from .database import Connection, Database, quick
+from .database import Connection, Database
+from .quick import quick
 
 FREEZE_LOCK = 12_0002
 """Advisory lock: Begin takes it shared, `freeze` and every scope pause exclusively."""
@@ -26,7 +27,8 @@ UPDATE agent_tasks t
  WHERE t.id = %(id)s AND t.status = 'ready' AND t.worker_id IS NULL AND t.state_version <= {STATE_VERSION}
    AND t.code_floor <= (%(known)s::jsonb ->> t.agent)::int
    AND (t.cancel_asked IS NOT NULL OR (t.paused_at IS NULL AND NOT {PAUSED}))
-RETURNING t.tenant, t.agent, t.state::text, t.fence, t.attempts, t.inbox_pending, t.current_step, clock_timestamp()
+RETURNING t.tenant, t.agent, t.state::text, t.fence, t.attempts, t.inbox_pending, t.current_step,
+          to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')
 """
 
 PERMIT = f"""
@@ -92,11 +94,14 @@ class Miss:
 def claim(db: Database, task_id: str, worker: UUID, known: str, lease: float) -> Claimed | None:
     """Claim a ready task; None when it is not ready, held, paused, or not for this code. `lease` is in seconds."""
     with db.connection() as connection:
-        row = quick(connection, CLAIM, {"id": task_id, "worker": worker, "known": known, "lease": lease}).fetchone()
-    if row is None:
+        found = quick(connection, CLAIM, {"id": task_id, "worker": worker, "known": known, "lease": lease})
+    if not found:
         return None
-    tenant, agent, state, *rest = row
-    return Claimed(task_id, worker, tenant, agent, State.model_validate_json(state), *rest)
+    tenant, agent, state, fence, attempts, pending, step, clock = found[0]
+    return Claimed(
+        task_id, worker, tenant, agent, State.model_validate_json(state), int(fence), int(attempts), int(pending),
+        int(step), datetime.fromisoformat(clock),
+    )  # fmt: skip
 
 
 def permit(connection: Connection, held: Claimed, *, tool: str, call: int, digest: str, approval: bool) -> Miss | None:

@@ -17,7 +17,8 @@ from twelvefold.events import Finished, Recorded, event_hash
 from twelvefold.state import STATE_VERSION, State
 
 from .claims import Claimed
-from .database import Connection, Database, quick
+from .database import Connection, Database
+from .quick import quick
 
 TASK = """
 WITH t AS (
@@ -44,8 +45,8 @@ WITH t AS (
      WHERE id = %(id)s AND worker_id = %(worker)s AND fence = %(fence)s
     RETURNING id, tenant, status, outbox_n)"""
 
-EVENT = "(%(seq{i})s, %(type{i})s, %(version{i})s, %(data{i})s::json, %(salt{i})s, %(hash{i})s, %(caused{i})s::int, \
-%(tokens{i})s::int, %(usd{i})s::numeric, %(ms{i})s::int)"
+EVENT = "(%(seq{i})s::int, %(type{i})s, %(version{i})s::int, %(data{i})s::json, %(salt{i})s, %(hash{i})s, \
+%(caused{i})s::int, %(tokens{i})s::int, %(usd{i})s::numeric, %(ms{i})s::int)"
 
 EVENTS = """,
 e AS (INSERT INTO agent_events
@@ -160,8 +161,8 @@ def _run(connection: Connection, head: str, batch: Batch, names: dict[str, Any])
             "child_state": child.state.model_dump_json(exclude_defaults=True),
         }  # fmt: skip
     sql = _sql(head, len(batch.events), bool(batch.arrivals), bool(batch.letters), bool(batch.children))
-    row = quick(connection, sql, names).fetchone()
-    return None if row is None else row[0]
+    found = quick(connection, sql, names)
+    return found[0][0] if found else None
 
 
 @lru_cache(maxsize=256)

@@ -1,17 +1,16 @@
 """Connections: one pool of autocommitting connections, transactions that are asked for, and a session for tools.
 
-Hot statements go to psycopg directly; SQLAlchemy's pool hands the connections out and serves the sessions that
-tools write with. No statement leaves anything behind in a session (PgBouncer in transaction mode is safe).
+Statements go to psycopg directly, the hot ones through `quick`; SQLAlchemy's pool hands the connections out and serves
+the sessions that tools write with. No statement leaves anything behind in a session but prepared ones (PgBouncer in
+transaction mode is safe from 1.21 on, which keeps account of them).
 """
 
 from __future__ import annotations
 
-import re
 import select
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any, LiteralString, cast
 
 import psycopg
@@ -26,8 +25,6 @@ DEAD_PEER = {
 }  # fmt: skip
 """A server that vanished without a word is noticed within half a minute; the system's own patience is two hours."""
 Connection = psycopg.Connection[tuple[Any, ...]]
-Cursor = psycopg.RawCursor[tuple[Any, ...]]
-PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
 
 UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError, OperationalError, TimeoutError)
@@ -66,7 +63,12 @@ class Database:
             max_overflow=0,
             pool_timeout=30,
             pool_reset_on_return=None,
-            connect_args={"connect_timeout": 5, "application_name": application, **DEAD_PEER},
+            connect_args={
+                "connect_timeout": 5,
+                "application_name": application,
+                "prepare_threshold": None,
+                **DEAD_PEER,
+            },
             isolation_level="AUTOCOMMIT",
             skip_autocommit_rollback=True,
         )
@@ -152,20 +154,6 @@ def _must_live(connection: Connection, *_: object) -> None:
     poll.register(connection.fileno(), select.POLLIN)
     if poll.poll(0):
         raise DisconnectionError
-
-
-@lru_cache(maxsize=512)
-def _numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
-    names: dict[str, int] = {}
-    text = PLACEHOLDER.sub(lambda found: f"${names.setdefault(found[1], len(names) + 1)}", sql)
-    return text.encode(), tuple(names)
-
-
-def quick(connection: Connection, sql: str, params: Mapping[str, Any]) -> Cursor:
-    """Execute a hot statement with named placeholders; they are numbered once for all, which the driver does not do."""
-    text, names = _numbered(sql)
-    cursor = psycopg.RawCursor(connection)
-    return cursor.execute(text, [params[name] for name in names])
 
 
 def rows(connection: Connection, sql: LiteralString, params: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:

@@ -9,20 +9,23 @@ from typing import Any
 from twelvefold.events import Recorded, revive
 from twelvefold.window import UNSEEN_TYPES, Row
 
-from .database import Database, quick
+from .database import Database
+from .quick import quick
 
-WINDOW = """
+UNSEEN = "ARRAY[" + ", ".join(f"'{name}'" for name in UNSEEN_TYPES) + "]"
+WINDOW = f"""
 SELECT seq, type, version, data::text FROM agent_events
- WHERE task_id = %(id)s AND (seq >= %(boundary)s OR seq = %(opened)s) AND type <> ALL(%(unseen)s)
+ WHERE task_id = %(id)s AND (seq >= %(boundary)s OR seq = %(opened)s) AND type <> ALL({UNSEEN})
  ORDER BY seq
 """
 
 
 def window(db: Database, task_id: str, boundary: int, opened: int) -> list[Row]:
     """What a model may see: the opening event and everything from the boundary on."""
-    names = {"id": task_id, "boundary": boundary, "opened": opened, "unseen": list(UNSEEN_TYPES)}
+    names = {"id": task_id, "boundary": boundary, "opened": opened}
     with db.looking() as connection:
-        return [Row(*row) for row in quick(connection, WINDOW, names).fetchall()]
+        found = quick(connection, WINDOW, names)
+    return [Row(int(seq), kind, int(version), data) for seq, kind, version, data in found]
 
 
 def data_of(db: Database, task_id: str, seq: int) -> Mapping[str, Any]:
