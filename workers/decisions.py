@@ -44,13 +44,14 @@ class Decision:
 
 class Refused(Exception):
     """The wish does not fit the state of things. `code` is what an HTTP answer says: 403, 404, 409 or 410; `decision`
-    is the one that was quicker, where there is one.
+    is the one that was quicker, where there is one; `kind` is for programs: `new_information` or nothing.
     """
 
-    def __init__(self, code: int, text: str, decision: Decision | None = None) -> None:
+    def __init__(self, code: int, text: str, decision: Decision | None = None, kind: str = "") -> None:
         super().__init__(text)
         self.code = code
         self.decision = decision
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def _overtaken(connection: Connection, row: Row, wish: Wish) -> Refused | None:
     newest, unread = approvals.newest_message(connection, row)
     if newest <= wish.seen and not unread:
         return None
-    return Refused(409, "Somebody wrote since you looked. Read it, then decide.")
+    return Refused(409, "Somebody wrote since you looked. Read it, then decide.", kind="new_information")
 
 
 def _unproved(connection: Connection, row: Row, wish: Wish) -> Refused | None:

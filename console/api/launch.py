@@ -19,15 +19,16 @@ from workers.store.inbox import Entry
 from workers.store.tokens import Token
 
 from . import render
-from .bodies import Launch, Limits
-from .gate import Answer, Call, Turn
+from .bodies import Launch, Limits, Nothing
 from .problems import bad, key_taken, not_its_agent, unfit
+from .request import Answer, Call, Turn
 
 SOURCE = "api"
 
 
 def launch(held: Edge, call: Call) -> Answer:
     """Open a thread. A repeat with the same Idempotency-Key and body is answered with the thread of the first one."""
+    call.asks(Nothing)
     wish = call.read(Launch)
     if (wish.message is None) == (wish.event is None):
         raise bad("What is it about?", "Send either `message` (words) or `event` (what the agent accepts).")

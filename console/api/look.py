@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
-
-from pydantic import ValidationError
+from typing import Any
 
 from console.edge import Edge
 from twelvefold.state import State
 from workers.store import threads
 
 from . import render
-from .bodies import Body, Filters, Nothing, Page
-from .gate import Answer, Call
-from .problems import no_thread, not_its_agent, unfit
+from .bodies import Filters, Nothing, Page
+from .problems import no_thread, not_its_agent
+from .request import Answer, Call
 
 NEWEST = 200
 """So many events are shown with a thread; the others by its `events_url`."""
-Q = TypeVar("Q", bound=Body)
 
 
 def own(held: Edge, call: Call) -> dict[str, Any]:
@@ -33,7 +30,7 @@ def own(held: Edge, call: Call) -> dict[str, Any]:
 
 def thread(held: Edge, call: Call) -> Answer:
     """`GET /thread/{id}`: where it stands, what it waits for, what it used, and its newest events."""
-    query(call, Nothing)
+    call.asks(Nothing)
     return Answer(200, document(held, call, own(held, call), max_events=NEWEST))
 
 
@@ -72,7 +69,7 @@ def turn(held: Edge, call: Call, answer: Answer) -> Answer:
 
 def events(held: Edge, call: Call) -> Answer:
     """`GET /thread/{id}/events`: a page of the log; `next` is the `after` of the following one."""
-    page = query(call, Page)
+    page = call.asks(Page)
     row = own(held, call)
     state = State.model_validate_json(row["state"])
     rows = threads.events(held.db, row["id"], row["tenant"], after=page.after, most=page.limit)
@@ -83,7 +80,7 @@ def events(held: Edge, call: Call) -> Answer:
 
 def many(held: Edge, call: Call) -> Answer:
     """`GET /thread`: the newest threads of the caller's tenant and agents."""
-    asked = query(call, Filters)
+    asked = call.asks(Filters)
     agents = None if call.token.agents is None else sorted(call.token.agents)
     if asked.agent is not None:
         if not call.token.may_use(asked.agent):
@@ -99,7 +96,7 @@ def many(held: Edge, call: Call) -> Answer:
 
 def approvals(held: Edge, call: Call) -> Answer:
     """`GET /approvals`: the questions that wait for a decision, oldest first."""
-    query(call, Nothing)
+    call.asks(Nothing)
     agents = None if call.token.agents is None else sorted(call.token.agents)
     content = sees_content(call)
     return Answer(200, {
@@ -117,11 +114,3 @@ def approvals(held: Edge, call: Call) -> Answer:
 def sees_content(call: Call) -> bool:
     """Whether the caller is more than a viewer."""
     return call.token.has("reader", "requester", "approver", "operator")
-
-
-def query(call: Call, model: type[Q]) -> Q:
-    """The query as this model. Raises Problem 400 that names each parameter that is wrong."""
-    try:
-        return model.model_validate(call.query)
-    except ValidationError as error:
-        raise unfit("The query does not fit", error) from None

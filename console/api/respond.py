@@ -14,18 +14,19 @@ from workers.decisions import Decision, Refused, Wish, decide
 from workers.store import threads
 
 from . import render
-from .bodies import Approval, Response
-from .gate import Answer, Call, Turn
+from .bodies import Approval, Nothing, Response
 from .look import own
 from .problems import bad, key_taken, no_role
+from .request import Answer, Call, Turn
 
 ENDED = ("done", "failed", "cancelled")
-OTHERWISE = {403: "Not yours to decide", 404: "Unknown call", 409: "Decided otherwise", 410: "No longer open"}
+OTHERWISE = {403: "Not yours to decide", 404: "Unknown call", 409: "Not decided", 410: "No longer open"}
 Question = dict[str, Any]
 
 
 def respond(held: Edge, call: Call) -> Answer:
     """One address for both, as in the workshop's server; `type` says which it is."""
+    call.asks(Nothing)
     row = own(held, call)
     asked = threads.asked(held.db, row["id"], row["tenant"], 0)
     kind = call.body.get("type")
@@ -83,14 +84,10 @@ def _decision(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Quest
             "No edits yet", "Arguments cannot be edited here. Reject the call and say in `comment` what to change."
         )
     question = _meant(row, said, asked)
-    if said.seen is not None and State.model_validate_json(row["state"]).message_seq > said.seen:
-        raise Problem(
-            409, "New information", "Somebody wrote since you looked. Read the thread, then decide.",
-            code="new_information",
-        )  # fmt: skip
     wish = Wish(
         row["id"], question["call"], "approved" if said.approved else "rejected", call.token.principal, "session",
         tenant=call.token.tenant, asked=question["asked"], digest=said.digest, comment=said.comment,
+        seen=said.seen,
     )  # fmt: skip
     try:
         decision = decide(held.db, wish)
@@ -136,6 +133,8 @@ def _mismatch(row: dict[str, Any], asked: Sequence[Question], why: str) -> Probl
 
 def _refused(refused: Refused) -> Problem:
     members = {} if refused.decision is None else _who(refused.decision)
+    if refused.kind:
+        members["code"] = refused.kind
     return Problem(refused.code, OTHERWISE[refused.code], str(refused), None, **members)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from console import views
+from console.story import story, told
 from workers import registry
 from workers.store import threads
 
@@ -54,11 +55,8 @@ def show(task: TaskId, as_json: Json = False, home: Home = HOME) -> None:
         row = threads.task(db, str(task), None)
         if row is None:
             fail(3, f"There is no task {task}. See them: twelvefold tasks")
-        story = views.story(db, agents, row)
-    if as_json:
-        return say_json(story)
-    for text in views.told(story):
-        typer.echo(text)
+        found = story(db, agents, row)
+    say_json(found) if as_json else typer.echo("\n".join(told(found)))
 
 
 @cli.command()

@@ -67,6 +67,8 @@ def test_a_wait_ends_with_its_time_and_without_a_worker_or_a_broker(fresh_databa
         assert (answer.json()["status"], answer.json()["events"]) == ("ready", [])
         for wait in ("-1", "x", "61", "1e3", "nan"):
             assert api.post(f"/thread?wait={wait}", {"message": "one", "agent": "notes"}).status_code == 400
+        assert api.post("/thread?waits=1", {"message": "one", "agent": "notes"}).status_code == 400
+        assert api.get(f"/thread/{answer.json()['thread_id']}?wait=1").status_code == 400, "only a POST waits"
         assert f.one("SELECT count(*) FROM agent_tasks") == 1
 
 

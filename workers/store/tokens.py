@@ -1,7 +1,6 @@
 """Tokens of the control API. Only the hash of a secret is stored, and only the hash is looked up.
 
-The secret is random with 256 bits, so neither a salt nor a slow hash adds anything, and the time a look-up takes tells
-nothing about a secret: whoever can choose a hash cannot choose what it is the hash of.
+A secret has 256 random bits, so a salt or a slow hash would add nothing, and how long a look-up takes tells nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ SELECT id, tenant, principal, roles, agents FROM tokens
 """
 ADD = """
 INSERT INTO tokens (hash, tenant, principal, roles, agents, expires_at)
-VALUES (%(hash)s, %(tenant)s, %(principal)s, %(roles)s, %(agents)s, clock_timestamp() + %(lasts)s)
-RETURNING id
+VALUES (%(hash)s, %(tenant)s, %(principal)s, %(roles)s, %(agents)s, clock_timestamp() + %(lasts)s) RETURNING id
 """
 LIST = """
 SELECT id, tenant, principal, roles, agents, created_at, expires_at, revoked_at,
@@ -34,9 +32,7 @@ SELECT id, tenant, principal, roles, agents, created_at, expires_at, revoked_at,
             ELSE 'valid' END AS state
   FROM tokens WHERE tenant = %(tenant)s ORDER BY id
 """
-REVOKE = """
-UPDATE tokens SET revoked_at = coalesce(revoked_at, clock_timestamp()) WHERE tenant = %s AND id = %s
-"""
+REVOKE = "UPDATE tokens SET revoked_at = coalesce(revoked_at, clock_timestamp()) WHERE tenant = %s AND id = %s"
 
 
 @dataclass(frozen=True, slots=True)
