@@ -1,16 +1,16 @@
-"""The README tells what is true: every promise names tests that exist, and its example is the shipped agent."""
+"""The README tells what is true: every factor and promise names files and tests that exist, and its code is shipped."""
 
 import ast
 import re
 
+import pytest
+
 from .tree import ROOT, source
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def _rows() -> list[tuple[int, str, str]]:
-    found = re.findall(r"^\| (\d+) \| (.+?) \| (.+?) \|$", README, re.MULTILINE)
-    return [(int(number), promise, tests) for number, promise, tests in found]
+SECTIONS = {part.partition("\n")[0]: part for part in README.split("\n## ")[1:]}
+FACTORS = re.findall(r"^\| (\d+) \| \*\*(.+?)\*\* \| `(.+?)` \| (.+?) \|$", SECTIONS["Factors"], re.MULTILINE)
+PROMISES = re.findall(r"^\| (\d+) \| (.+?) \| (.+?) \|$", SECTIONS["Promises"], re.MULTILINE)
 
 
 def _defined(path: str) -> set[str]:
@@ -18,19 +18,32 @@ def _defined(path: str) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
-def test_there_are_ten_promises():
-    assert [number for number, _, _ in _rows()] == list(range(1, 11))
+def test_there_are_twelve_factors_and_one_and_ten_promises():
+    assert [int(number) for number, *_ in FACTORS] == list(range(1, 14))
+    assert [int(number) for number, *_ in PROMISES] == list(range(1, 11))
 
 
-def test_every_promise_names_a_collected_test():
-    for number, _, tests in _rows():
-        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", tests)
-        assert named, f"promise {number} names no test"
-        for path, name in named:
-            assert name in _defined(path), f"promise {number}: {path} has no {name}"
+@pytest.mark.parametrize(("number", "tests"), [(row[0], row[-1]) for row in [*FACTORS, *PROMISES]])
+def test_every_factor_and_every_promise_names_a_collected_test(number, tests):
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", tests)
+    assert named, f"row {number} names no test"
+    assert len(named) == tests.count("::"), "a name is not written as a path and a test"
+    for path, name in named:
+        assert name in _defined(path), f"row {number}: {path} has no {name}"
 
 
-def test_the_example_is_the_shipped_agent():
-    block = re.search(r"```python\n(agent = Agent\(.*?)```", README, re.DOTALL)
-    assert block is not None
-    assert block[1].strip() in source("agents/deploy/agent.py")
+def test_every_factor_names_a_file():
+    for number, _, path, _ in FACTORS:
+        assert (ROOT / path).is_file(), f"factor {number}: there is no {path}"
+
+
+def test_the_examples_are_the_shipped_agent():
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(blocks) == 2
+    assert blocks[0].strip() in source("agents/deploy/agent.py")
+    assert blocks[1].strip() in source("agents/deploy/tools.py")
+
+
+def test_links_lead_somewhere():
+    for link in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / link).exists(), f"there is no {link}"
