@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Event
+from time import monotonic, sleep
 from typing import Annotated
 
 import typer
@@ -13,7 +15,7 @@ from console.demo import demo as run_demo
 from console.dev import Stack
 from console.sample import post, push, release
 
-from .app import HOME, Home, cli, fail, noted
+from .app import HOME, Home, cli, database, fail, noted
 
 
 @cli.command()
@@ -71,6 +73,20 @@ def try_it(
     if "TWELVEFOLD_HTTP_PORT" not in found:
         fail(3, f"Nothing runs in {home}. Start it first: .venv/bin/twelvefold up")
     address, secret = f"http://127.0.0.1:{found['TWELVEFOLD_HTTP_PORT']}", found["GITHUB_WEBHOOK_SECRETS"].split(",")[0]
-    post(address, secret, "push", push(), typer.echo)
-    task_id = post(address, secret, "release", release(tag or f"{datetime.now(UTC):%Y.%m.%d-%H%M%S}"), typer.echo)
-    typer.echo(f"Follow it: .venv/bin/twelvefold events {task_id}")
+    pushed = post(address, secret, "push", push(), typer.echo)
+    _rests(home, pushed)  # what a release brings has to be there when it is looked at
+    released = post(address, secret, "release", release(tag or f"{datetime.now(UTC):%Y.%m.%d-%H%M%S}"), typer.echo)
+    if _rests(home, released) == "waiting":
+        typer.echo("It waits for a person: read the mail.")
+    typer.echo(f"Follow it: .venv/bin/twelvefold events {released}")
+
+
+def _rests(home: Path, task: str) -> str:
+    """The status of a task once it goes on no more by itself, or after 20 s."""
+    until = monotonic() + 20
+    with database(home) as db:
+        while True:
+            row = db.rows("SELECT status FROM agent_tasks WHERE id = %(id)s", {"id": task})[0]
+            if row["status"] != "ready" or monotonic() > until:
+                return str(row["status"])
+            sleep(0.1)
