@@ -7,7 +7,7 @@ from starlette.routing import BaseRoute, Route
 from console.edge import Edge
 from workers.store.tokens import ROLES
 
-from . import look
+from . import look, verbs
 from .gate import Gate
 from .launch import launch
 from .respond import respond
@@ -22,5 +22,9 @@ def routes(held: Edge) -> list[BaseRoute]:
         Route("/thread/{id}", gate.endpoint(look.thread, *ROLES), methods=["GET"]),
         Route("/thread/{id}/events", gate.endpoint(look.events, *ROLES), methods=["GET"]),
         Route("/thread/{id}/response", gate.endpoint(respond, "requester", "approver"), methods=["POST"]),
+        *(
+            Route(f"/thread/{{id}}/{verb.__name__}", gate.endpoint(verb, "operator"), methods=["POST"])
+            for verb in (verbs.cancel, verbs.pause, verbs.resume, verbs.retry)
+        ),
         Route("/approvals", gate.endpoint(look.approvals, *ROLES), methods=["GET"]),
     ]

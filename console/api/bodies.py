@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, StringConstraints
 
 Words = Annotated[StrictStr, StringConstraints(min_length=1, pattern=r"\S")]
-Name = Annotated[StrictStr, StringConstraints(min_length=1, max_length=255, pattern=r"\S")]
+Name = Annotated[StrictStr, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\r\n]*[^\s][^\r\n]*$")]
 
 
 class Body(BaseModel):
@@ -60,6 +60,12 @@ class Approval(Body):
     edited_args: Any = None
 
 
+class Reason(Body):
+    """`POST /thread/{id}/cancel`: why, for the log."""
+
+    reason: StrictStr = Field(default="", max_length=2000)
+
+
 class Filters(Body):
     """`GET /thread`: which threads; `before` is the `next` of the last page."""
 
@@ -79,4 +85,4 @@ class Page(Body):
 
 
 class Nothing(Body):
-    """No parameters."""
+    """No members, no parameters."""

@@ -95,8 +95,10 @@ def _unknown_agent(held: Edge, token: Token, what: str) -> Problem:
 
 
 def _accepted(agent: Agent, wish: Launch, token: Token) -> Any:
+    """What opens the task. Words always come from whom the token names, whatever an event says of its sender."""
     if wish.message is None:
-        return wish.event
+        value = agent.accepted.validate_python(wish.event)
+        return value.model_copy(update={"sender": token.principal}) if isinstance(value, Message) else value
     if not accepts_message(agent):
         raise bad(
             f"{agent.name} takes no messages",

@@ -96,7 +96,7 @@ def known(db: Database, given: list[str]) -> Token:
 def opened(call: Call, sent: bytes, encoding: str, kind: str) -> Call:
     """The call with its body: strict JSON, an object, through the text gate."""
     raw = inflate(sent, encoding, MOST_BODY)
-    value = parse(raw, kind)
+    value = parse(raw, kind) if raw else {}
     if not isinstance(value, dict):
         raise bad("Not an object", 'The body is a JSON object, such as {"message": "..."}.')
     gate = inspect_json(value)

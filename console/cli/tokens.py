@@ -8,6 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from twelvefold.text import one_line
+from workers import registry
 from workers.store import tokens
 from workers.store.tokens import ROLES, Role
 
@@ -34,7 +35,11 @@ def new(
         fail(2, f"{unknown[0]!r} is no role. Use some of: {', '.join(ROLES)}.")
     if not principal or one_line(principal) != principal:
         fail(2, "Name who acts with the token, in visible characters on one line, such as ann@example.org.")
-    tenant = tenant or settings_of(home).tenant
+    settings = settings_of(home)
+    missing = set(agent or ()) - registry.load(settings.agent_modules).loaded.keys()
+    if missing:
+        fail(3, f"There is no agent {min(missing)!r}, so the token would open nothing. See them: twelvefold doctor")
+    tenant = tenant or settings.tenant
     with database(home) as db:
         number, secret = tokens.add(
             db, tenant=tenant, principal=principal, roles=cast(list[Role], role), agents=agent or None,

@@ -16,6 +16,7 @@ from tests.callers import Callers, callers, dump
 from tests.hands import change, once, together
 from tests.harness import Fleet, fleet
 from twelvefold import Budget, Done, Task, Text, on, to
+from twelvefold.events import CancelAsked
 from twelvefold.tool import Tool
 
 
@@ -57,6 +58,9 @@ def test_a_message_opens_a_thread_of_the_named_agent_before_anything_is_asked(f:
 def test_an_event_opens_a_thread_when_it_is_what_the_agent_accepts(f: Fleet, api: Callers) -> None:
     answer = api.post("/thread", {"event": {"text": "as data", "subject": "s"}, "agent": "notes"})
     assert answer.status_code == 202
+    boss = api.post("/thread", {"event": {"text": "pay", "sender": "boss@example.org"}, "agent": "notes"}).json()
+    sent = "SELECT payload ->> 'sender' FROM arrivals WHERE task_id = %(id)s"
+    assert f.one(sent, id=boss["thread_id"]) == "ann@example.org", "nobody speaks for another"
     before = dump(f)
     answer = api.post("/thread", {"event": {"words": 1}, "agent": "notes"})
     assert answer.status_code == 400
@@ -108,6 +112,8 @@ BAD: list[tuple[Any, int]] = [
     ({"message": "a", "agent": "notes", "delivery": "https://example.org/hook"}, 400),
     ({"message": "a", "agent": "notes", "delivery": []}, 400),
     ({"message": "a", "agent": "notes", "business_ref": "x" * 256}, 400),
+    ({"message": "a", "agent": "notes", "business_ref": "x\nBcc: y"}, 400),
+    (b"", 400),
     (b'{"message": "' + b"x" * 1_000_000 + b'"}', 413),
     (b"x" * 10_000_000, 413),
 ]
@@ -330,6 +336,26 @@ def test_threads_are_filtered_and_paged(f: Fleet, api: Callers) -> None:
     for bad in ("status=beer", "limit=0", "limit=201", "before=x", "colour=red"):
         answer = api.get(f"/thread?{bad}")
         assert answer.status_code == 400 and bad.partition("=")[0] in answer.json()["detail"]
+
+
+def test_an_operator_stops_and_goes_on(f: Fleet, api: Callers) -> None:
+    task = f.open()
+
+    def verb(name: str, body: Any = b"", role: Any = "operator", **who: Any) -> int:
+        return int(api.post(f"/thread/{task}/{name}", body, role, **who).status_code)
+
+    for role in ("viewer", "reader", "requester", "approver"):
+        assert verb("pause", role=role) == 403
+    assert verb("pause", tenant="t2") == 404 and verb("pause", agents=["refunds"]) == 403
+    assert verb("pause") == 202 and api.get(f"/thread/{task}").json()["paused"]
+    assert f.step(task) == "nothing"
+    assert verb("resume") == 202 and verb("retry") == 409
+    assert verb("cancel", {"beer": 1}) == verb("pause", {"reason": "x"}) == 400
+    assert verb("cancel", {"reason": "no longer needed"}) == verb("cancel") == 202
+    assert f.drain(task) == "cancelled"
+    asked = next(event for event in f.events(task) if isinstance(event, CancelAsked))
+    assert (asked.by, asked.reason) == ("ann@example.org", "no longer needed")
+    assert verb("cancel") == 202 and verb("retry") == 409
 
 
 def test_a_hundred_looks_at_once_change_nothing(fresh_database: Any) -> None:

@@ -83,6 +83,8 @@ def test_the_verbs_print_a_secret_once_list_without_it_and_revoke(
     assert run("revoke", "1").exit_code == 0
     assert json.loads(run("list", "--json").output)[0]["state"] == "revoked"
     assert run("revoke", "7").exit_code == 3
+    unknown = run("new", "ann", "--role", "reader", "--agent", "deploj")
+    assert unknown.exit_code == 3 and "deploj" in unknown.output
     assert run("new", "ann", "--role", "root").exit_code == 2
     assert run("new", "", "--role", "reader").exit_code == 2
     assert json.loads(run("new", "bob", "--role", "reader", "--json").output)["token"].startswith("tf_")
