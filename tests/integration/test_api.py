@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from pydantic import SecretStr
+from starlette.routing import Route
 
+from console.api import routes as api_routes
+from console.migrate import ROOT
 from tests.agents.notes.tools import KeepNote
 from tests.callers import Callers, callers, dump
 from tests.hands import change, once, together
@@ -18,6 +22,7 @@ from tests.harness import Fleet, fleet
 from twelvefold import Budget, Done, Task, Text, on, to
 from twelvefold.events import CancelAsked
 from twelvefold.tool import Tool
+from workers.store.tokens import ROLES
 
 
 def done(task: Task) -> Tool[Any]:
@@ -368,6 +373,19 @@ def test_a_hundred_looks_at_once_change_nothing(fresh_database: Any) -> None:
         answers = together(*[lambda path=path: api.get(path) for path in paths])
         assert {answer.status_code for answer in answers} == {200}
         assert dump(f) == before
+
+
+def test_the_page_about_the_api_lists_every_address_and_no_other(api: Callers) -> None:
+    page = (ROOT / "docs" / "control-api.md").read_text()
+    told = re.findall(r"^\| `(GET|POST) (/\S*)` \|", page, re.MULTILINE)
+    served = [
+        (method, route.path)
+        for route in api_routes(api.held)
+        if isinstance(route, Route)
+        for method in (route.methods or set()) - {"HEAD"}
+    ]
+    assert sorted(told) == sorted(served)
+    assert set(re.findall(r"^\| `(\w+)` \| (?:see|also|all)", page, re.MULTILINE)) == set(ROLES)
 
 
 def test_the_api_and_its_answers_hold_no_secret(f: Fleet, api: Callers, capfd: pytest.CaptureFixture[str]) -> None:
