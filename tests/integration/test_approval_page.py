@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.agents.signoff.tools import Ship
 from tests.asked import LINK, SECRET, URL, Asked, asked, at_once, digest, fields, tags
 from tests.hands import together
 from workers.card import LONGEST_ARGUMENTS
-from workers.decisions import ATTEMPTS
+from workers.decisions import ATTEMPTS, Wish, decide
 from workers.links import Link, Links
 from workers.operate import Refused
 from workers.store.database import Database
@@ -362,6 +363,15 @@ def test_only_those_who_are_asked_decide(fresh_database: Any) -> None:
         with pytest.raises(Refused, match="not among those"):
             decide(a.task, call, approved=True, by="eve@example.com")
         assert decide(a.task, call, approved=True, by="root", proof="override").by == "BEN@example.com"
+
+
+def test_nobody_decides_about_another_tenants_task(fresh_database: Any) -> None:
+    with asked(fresh_database, PEARS) as a:
+        for tenant, code in (("t2", 404), ("t1", 0)):
+            wish = Wish(a.task, row(a)["call"], "approved", "ann@example.com", "session", tenant=tenant)
+            with nullcontext() if not code else pytest.raises(Refused, check=lambda error: error.code == 404):
+                decide(a.fleet.run.db, wish)
+            assert row(a)["state"] == ("pending" if code else "approved")
 
 
 def test_a_database_that_is_away_gives_a_page_and_its_error_no_text(capfd: pytest.CaptureFixture[str]) -> None:

@@ -269,6 +269,8 @@ def test_a_refusal_is_certain_and_its_code_says_whether_to_try_again(step: str, 
     with ScriptedSmtp(script) as smtp, pytest.raises(NotSent, match="not today") as error:
         channel(smtp.port).push(LETTER)
     assert error.value.retry is (retry or step in ("connect", "ehlo")), "before the letter, the letter is not at fault"
+    later = code.startswith("4") and step not in ("connect", "ehlo")
+    assert error.value.retry_after == (60 if later else None), "who is told to come later comes no sooner than that"
 
 
 def test_a_server_that_was_busy_takes_the_same_letter_later() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,7 +13,7 @@ import pytest
 from tests.harness import Fleet, fleet
 from twelvefold import Done, Text
 from twelvefold.ports import Letter, NotSent, PerhapsSent, Receipt
-from workers.relay import deliver
+from workers.relay import ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S, deliver
 from workers.store import sweeps
 
 INSERT = """
@@ -120,3 +121,35 @@ def test_two_tenants_with_the_same_conversation_do_not_wait_for_each_other_nor_s
         connection.execute("UPDATE outbox SET conversation = 'c' WHERE id = %s", (third,))
     assert deliver(third, f.run, {"email": way}) == "sent"
     assert way.pushed[-1].follows == (theirs,)
+
+
+def refuses(**how: Any) -> Callable[[Letter], None]:
+    def act(letter: Letter) -> None:
+        raise NotSent("451 come later", retry=True, **how)
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("after", "attempts", "seconds"), [(None, 1, 5), (60.0, 1, 60), (60.0, 7, 320), (None, 20, 3600)]
+)
+def test_the_next_attempt_waits_longer_each_time_and_as_long_as_the_server_says(
+    f: Fleet, after: float | None, attempts: int, seconds: int
+) -> None:
+    letter = write(f)
+    with f.run.db.connection() as connection:
+        connection.execute("UPDATE outbox SET attempts = %s", (attempts - 1,))
+    assert deliver(letter, f.run, {"email": Way(refuses(retry_after=after))}) == "pending"
+    waits = f.one("SELECT extract(epoch FROM due_at - clock_timestamp()) FROM outbox")
+    assert seconds - 5 < waits <= seconds
+    assert deliver(letter, f.run, {"email": Way()}) == "nothing", "it is not due yet"
+
+
+def test_a_letter_is_given_up_after_about_two_days(f: Fleet) -> None:
+    waits = [min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (n - 1)) for n in range(1, ATTEMPTS)]
+    assert timedelta(days=1.8) < timedelta(seconds=sum(waits)) < timedelta(days=2.2)
+    letter = write(f)
+    with f.run.db.connection() as connection:
+        connection.execute("UPDATE outbox SET attempts = %s", (ATTEMPTS - 1,))
+    assert deliver(letter, f.run, {"email": Way(refuses())}) == "failed"
+    assert "451" in row(f, letter)["error"]
