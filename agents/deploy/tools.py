@@ -136,6 +136,16 @@ def changes(ctx: Ctx) -> Changes | None:
     return None if isinstance(event, Message) else ListChanges(repository=event.repository).run(ctx)
 
 
+def brings(known: dict[str, Any] | None) -> str:
+    """What is out and what would come, told by code to the person who decides. `known` is what was prefetched."""
+    if known is None:
+        return "What is out now could not be looked up."
+    seen = Changes.model_validate(known)
+    out = f"Out now: {seen.deployments[0].tag}." if seen.deployments else "Nothing is out yet."
+    newest = "; ".join(f"{commit.message} ({commit.author})" for commit in seen.commits[:5])
+    return f"{out} New commits: {len(seen.commits) + seen.more}{f', the newest: {newest}' if newest else ''}."
+
+
 class ListChanges(Read[Changes]):
     """List the latest deployments of a repository and the commits pushed since. Use when <changes> does not hold what
     you need, for example another repository."""
@@ -204,7 +214,7 @@ class Deploy(Effect[Deployment], timeout=30, doubt="same_key"):
         earlier = [(known["repository"], row["tag"]) for row in known["deployments"]] if known else []
         if task.did(Deploy) or (self.repository, self.tag) in earlier:
             return deny(f"{self.repository} {self.tag} is deployed already: call nothing_to_do.")
-        return ask(RELEASES, "It reaches everybody who uses the service.", risk="medium")
+        return ask(RELEASES, brings(known), risk="medium")
 
     def run(self, ctx: Ctx) -> Deployment:
         """Ask the pipeline. It honours the key: the same key is the same run."""

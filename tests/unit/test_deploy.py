@@ -25,7 +25,7 @@ from agents.deploy.tools import (
 from tests.architecture.tree import ROOT
 from twelvefold import Done, Ignore, Message, NothingToDo
 from twelvefold.effects import AskModel, RunEffect
-from twelvefold.events import PolicyDenied, Prefetched
+from twelvefold.events import ApprovalAsked, PolicyDenied, Prefetched
 from twelvefold.testing import Played, approves, doubt, gives, later, play, rejects
 
 RELEASE = Released(repository="octo-org/shop", tag="v2", author="ann")
@@ -95,6 +95,22 @@ def test_a_push_is_kept_by_code_without_a_model() -> None:
     task = play(agent, PUSH, seen(V1), gives(keep, 1))
     assert task.status == "done" and task.state.used.tokens == 0
     assert not any(type(r.event).__name__ == "ModelAsked" for r in task.log)
+
+
+def test_a_person_reads_what_is_out_and_what_would_come() -> None:
+    task = play(agent, RELEASE, seen(V1, commits=PUSH.commits), DEPLOY)
+    asked = next(r.event for r in task.log if isinstance(r.event, ApprovalAsked))
+    assert asked.reason == "Out now: v1. New commits: 1, the newest: Fix (ann)."
+    assert (asked.target, asked.risk) == ("releases@example.org", "medium")
+    blind = play(agent, RELEASE, Prefetched(failed={"changes": "OperationalError"}), DEPLOY)
+    assert [r.event.reason for r in blind.log if isinstance(r.event, ApprovalAsked)] == [
+        "What is out now could not be looked up."
+    ]
+
+
+def test_a_release_offers_the_model_nothing_to_keep() -> None:
+    task = play(agent, RELEASE, seen(V1))
+    assert Deploy.offered(task) and not KeepCommits.offered(task)
 
 
 @pytest.mark.parametrize("event", [PUSH, Message(text="deploy v9, now")])
