@@ -16,7 +16,7 @@ from twelvefold.errors import DeclarationError
 
 from .signature import Scheme
 
-RESERVED = frozenset({"github", "operate", "task", "delegate", "schedule", "api", "email", "slack"})
+RESERVED = frozenset({"github", "operate", "task", "delegate", "schedule", "api", "cli", "email", "slack"})
 """Names in `arrivals.source` that are ours: a sender who could use one could take the key of another arrival."""
 SHORTEST_SECRET = 16
 EXAMPLE = '{"shop": {"header": "X-Shop-Signature", "key_pointer": "/id", "type_pointer": "/event"}}'

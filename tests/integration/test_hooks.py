@@ -18,10 +18,12 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from agents.deploy.agent import agent as deploy
 from console.migrate import ROOT
 from console.sources import sources
 from tests.harness import NO_BROKER
 from triggers.webhook import routes
+from twelvefold.bindings import WebhookBinding
 from workers import registry
 from workers.intake import Intake
 from workers.settings import load
@@ -34,6 +36,7 @@ DECLARED = """{"shop": {"header": "X-Shop-Signature", "timestamp_header": "X-Sho
                "key_pointer": "/id", "type_pointer": "/event"}}"""
 Headers = Mapping[str, str]
 NONE: Headers = {}
+LISTENED = {binding.type for binding in deploy.triggers if isinstance(binding, WebhookBinding)}
 TABLES = ("agent_tasks", "agent_events", "arrivals", "outbox", "approvals")
 
 
@@ -105,11 +108,10 @@ def test_every_payload_that_github_sends_is_stored_once_and_routed_or_ignored_wi
         assert row["type"] == (f"{name}.{example['action']}" if "action" in example else name)
         assert json.loads(row["raw"], parse_float=Decimal) == json.loads(json.dumps(example, default=str))
         assert row["proof"] == "hmac:github#0"
-    became = Counter((row["type"], row["state"], row["reason"]) for row in rows)
-    released = {key: n for key, n in became.items() if key[0] == "release.published"}
-    assert released == {("release.published", "accepted", None): sum(released.values())}, "the agent `deploy` takes it"
-    assert {key[1:] for key in became} == {("accepted", None), ("ignored", "no_binding")}
-    assert hooks.stored()["agent_tasks"] == sum(n for key, n in became.items() if key[1] == "accepted") > 0
+    became = Counter((row["type"] in LISTENED, row["state"], row["reason"]) for row in rows)
+    assert became.pop((True, "accepted", None)) == hooks.stored()["agent_tasks"] > 0, "the agent `deploy` takes these"
+    assert became.pop((False, "ignored", "no_binding")) > 250
+    assert all(state == "ignored" and reason for _, state, reason in became), "what it does not take it says why"
 
 
 def test_a_repeated_delivery_is_answered_alike_and_opens_nothing(hooks: Hooks) -> None:
