@@ -64,14 +64,9 @@ class Shown:
     written: list[tuple[str, str]]
 
     @property
-    def over(self) -> bool:
-        """Whether nobody can decide any more."""
-        return self.row.state != "pending" or self.row.late
-
-    @property
     def form(self) -> bool:
         """Whether this page can decide."""
-        return not self.over and self.card.risk != "high" and not self.card.cut
+        return self.row.open and self.card.risk != "high" and not self.card.cut
 
 
 def routes(db: Database, links: Links | None, ring: Callable[[str, str, str], None], log: Log) -> list[Route]:
@@ -176,7 +171,7 @@ def _fields(request: Request, body: bytes) -> dict[str, str]:
 
 def _card_page(shown: Shown, status: int = 200, said: str = "") -> Response:
     card, decision = shown.card, decision_of(shown.row)
-    if status == 200 and shown.over and decision is None:
+    if status == 200 and not shown.row.open and decision is None:
         status = 410
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in card.facts)
     cut = "<p>Something had to be cut.</p>" if card.cut else ""
@@ -198,7 +193,7 @@ def _outcome(shown: Shown) -> str:
     decision = decision_of(shown.row)
     if decision is not None:
         return f"<p class='notice'>This was {escape(str(decision))}.</p>"
-    if shown.over:
+    if not shown.row.open:
         state = "expired" if shown.row.state == "pending" else shown.row.state
         return f"<p class='notice'>This is no longer open: {escape(state)}.</p>"
     return ""
@@ -214,7 +209,7 @@ def _written(shown: Shown) -> str:
 
 
 def _form(shown: Shown) -> str:
-    if shown.over:
+    if not shown.row.open:
         return ""
     if not shown.form:
         why = "The risk is high: a link is not enough." if shown.card.risk == "high" else "Something had to be cut."

@@ -109,7 +109,7 @@ def _judged(row: Row, wish: Wish) -> Decision | Refused | None:
     decision = decision_of(row)
     if decision is not None:
         return decision if decision.state == wish.to else Refused(409, f"Already {decision}.", decision)
-    if row.state != "pending" or row.late:
+    if not row.open:
         return Refused(410, f"No longer open: {'expired' if row.state == 'pending' else row.state}.")
     return None
 

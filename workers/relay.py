@@ -15,7 +15,7 @@ from .card import Card, letter_text
 from .intake import put
 from .links import Link, from_settings
 from .outgoing import TASK_CHANNEL
-from .store import inbox, outbox
+from .store import approvals, inbox, outbox
 from .store.inbox import Entry
 from .store.outbox import Taken
 from .telemetry import kind_of
@@ -42,6 +42,8 @@ def deliver(letter_id: str, run: Runtime, channels: Mapping[str, Channel]) -> st
         return _settle(run, taken, "failed", error=f"no channel named {taken.channel}")
     try:
         letter = _letter(taken, run)
+    except NotSent as error:
+        return _not_sent(run, taken, error)
     except Exception as error:  # whatever it is, nothing has gone out
         return _not_sent(run, taken, NotSent(f"the letter could not be written: {kind_of(error)}", retry=True))
     try:
@@ -74,6 +76,11 @@ def _letter(taken: Taken, run: Runtime) -> Letter:
 
 
 def _question(taken: Taken, run: Runtime, card: Card) -> str:
+    """The text that asks. Raises NotSent when the question was over before it could be asked."""
+    with run.db.connection() as connection:
+        row = approvals.question(connection, taken.tenant, card.task, card.call, card.asked)
+    if row is None or not row.open:
+        raise NotSent("the question was over before it was sent", retry=False)
     links = from_settings(run.settings)
     if links is None:
         return letter_text(card, None, None)

@@ -142,6 +142,28 @@ def test_a_result_follows_what_may_have_arrived_and_not_what_did_not(
         assert result["Subject"].startswith("Re: ") == follows
 
 
+@pytest.mark.parametrize("over", ["decided", "late", "cancelled"])
+def test_a_question_that_is_over_before_it_is_sent_is_not_asked(fresh_database: Any, over: str) -> None:
+    with fleet(fresh_database, once(PEARS)) as f:
+        task = f.open("signoff")
+        f.drain(task)
+        if over == "decided":
+            f.operate.decide(task, f.one("SELECT call FROM approvals"), approved=True, by="ann@example.com")
+        elif over == "late":
+            with f.run.db.connection() as connection:
+                connection.execute("UPDATE approvals SET deadline = clock_timestamp() - interval '1 s'")
+        else:
+            f.operate.cancel(task, by="ann")
+            f.drain(task)
+        box = Mailbox()
+        for row in f.run.db.rows("SELECT id::text FROM outbox WHERE n <= 2 ORDER BY n"):
+            assert deliver(row["id"], f.run, {"email": box}) == "failed"
+        assert f.one("SELECT string_agg(DISTINCT error, ';') FROM outbox WHERE n <= 2") == (
+            "the question was over before it was sent"
+        )
+        assert box.letters == []
+
+
 class Unsure(Mailbox):
     """Keeps the letter, and loses the first answer."""
 

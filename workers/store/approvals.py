@@ -78,6 +78,11 @@ class Row:
     decided_at: datetime
     wrong_words: Mapping[str, int]
 
+    @property
+    def open(self) -> bool:
+        """Whether it can still be decided."""
+        return self.state == "pending" and not self.late
+
 
 def question(connection: Connection, tenant: str, task_id: str, call: int, asked: int | None) -> Row | None:
     """The question `asked` about a call, or the newest one; None when there is none."""
