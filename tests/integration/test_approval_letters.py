@@ -21,6 +21,7 @@ from tests.agents.signoff.tools import Ship
 from tests.asked import DOMAIN, LINK, SECRET, URL, Asked, Mailbox, asked, send
 from tests.hands import once, until
 from tests.harness import fleet
+from twelvefold.canonical import call_digest
 from twelvefold.ports import Letter, PerhapsSent, Receipt
 from workers.relay import deliver
 
@@ -72,6 +73,17 @@ def test_what_is_stored_and_logged_has_no_link_no_token_and_no_word(
             assert secret not in stored
             assert secret not in logged
         assert "a box of pears" in stored and "a box of pears" not in logged
+
+
+def test_the_digest_that_is_checked_at_begin_is_of_what_the_card_shows(fresh_database: Any) -> None:
+    with asked(fresh_database, PEARS) as a:
+        row = a.fleet.run.db.rows("SELECT call, digest, verdict::text FROM approvals")[0]
+        for card in (letter["payload"]["card"] for letter in letters(a)):
+            shown = call_digest(a.task, card["call"], card["tool"], card["args"], row["verdict"])
+            assert shown == card["digest"] == row["digest"]
+        finish(a)
+        assert a.fleet.one("SELECT used_at FROM approvals") is not None
+        assert a.fleet.one("SELECT text FROM notes") == json.loads(letters(a)[0]["payload"]["card"]["args"])["item"]
 
 
 def test_the_mail_names_what_is_asked_and_has_one_link_and_one_word(fresh_database: Any) -> None:
