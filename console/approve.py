@@ -130,6 +130,9 @@ def _decide(
     chosen = {"approve": "approved", "reject": "rejected"}.get(form.get("decision", ""))
     if chosen is None or not form.get("digest") or not form.get("seen", "").isdecimal():
         return _card_page(shown, 400, "Nothing is decided yet: choose Approve or Reject.")
+    if shown.form and shown.card.risk == "medium" and not form.get("word"):
+        # no guess, so it is not counted: a program that sends empty forms must not use up a person's attempts
+        return _card_page(shown, 400, "Nothing is decided yet: type the word that stands in the mail.")
     if chosen == "approved" and shown.card.cut:
         return _card_page(shown, 403, f"What was cut cannot be approved from here. {OTHER_WAYS}")
     to: Literal["approved", "rejected"] = "approved" if chosen == "approved" else "rejected"
@@ -225,6 +228,6 @@ def _form(shown: Shown) -> str:
         f"<input type='hidden' name='seen' value='{shown.seen}'>"
         "<p><label><input type='radio' name='decision' value='approve' required> Approve</label> "
         "<label><input type='radio' name='decision' value='reject' required> Reject</label></p>"
-        f"{word}<p><label>A word to the agent <input name='comment' maxlength='2000'></label></p>"
+        f"{word}<p><label>A note for the agent <input name='comment' maxlength='2000'></label></p>"
         "<p><button>Decide</button></p></form></section>"
     )
