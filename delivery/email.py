@@ -65,7 +65,7 @@ class SmtpChannel:
             refused = _hand_over(smtp, parseaddr(self._sender)[1], recipients, message)
             answer = _finish(smtp)
             with contextlib.suppress(OSError):
-                smtp.quit()
+                smtp.putcmd("quit")  # nobody waits for the farewell: it is known now that the letter went out
         detail = "; ".join([answer, *refused])
         return Receipt(reference=message_id(letter.id, self._domain), detail=detail, refused=tuple(refused))
 

@@ -33,6 +33,9 @@ def sweep(run: Runtime) -> dict[str, int]:
         done["freed"] = alive.free_dead(run.db, s.dead_after, patience, lambda: run.pulse.steady(SURE_BEATS))
         if done["freed"]:
             run.log.warning("claims_freed", count=done["freed"])
+    done["unknown"] = sweeps.give_up(run.db)
+    if done["unknown"]:
+        run.log.error("letters_unknown", count=done["unknown"])
     done["more"] = int(ring_steps(run))
     room = _room(run, "delivery")
     done["delivery"] = run.lanes.ring("delivery", sweeps.letters(run.db, room, s.renudge))

@@ -14,6 +14,7 @@ from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -302,6 +303,15 @@ def test_a_line_lost_after_the_final_dot_means_perhaps_and_the_next_attempt_is_t
 def test_a_line_lost_at_the_end_of_the_session_changes_nothing() -> None:
     with ScriptedSmtp({"quit": [HANG_UP]}) as smtp:
         assert channel(smtp.port).push(LETTER).detail == "250 taken"
+    assert smtp.commands[-1] == "quit"
+
+
+def test_nobody_waits_for_the_farewell_of_a_server_that_has_taken_the_letter() -> None:
+    with ScriptedSmtp() as smtp:
+        held, begun = smtp.hold("quit"), monotonic()
+        assert channel(smtp.port).push(LETTER).detail == "250 taken"
+        assert monotonic() - begun < 9, "it waited for its timeout"
+        held.release()
 
 
 def test_a_server_that_is_not_there_is_tried_again() -> None:

@@ -60,7 +60,7 @@ def given_up(f: Fleet) -> None:
         connection.execute(
             "UPDATE outbox SET claimed_until = clock_timestamp() - interval '1 s' WHERE claim IS NOT NULL"
         )
-    sweeps.letters(f.run.db, 0, 5)
+    sweeps.give_up(f.run.db)
 
 
 def test_a_letter_that_cannot_be_written_has_certainly_not_gone_out(f: Fleet) -> None:

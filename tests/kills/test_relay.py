@@ -38,13 +38,11 @@ COMES_TO = {
     "after MAIL": ("unknown", 0),
     "after DATA": ("unknown", 0),
     "after the final dot": ("unknown", 1),
-    "after the answer": ("unknown", 1),
-    "before the settle": ("unknown", 1),
+    "after the answer, before the settle": ("unknown", 1),
 }
 """Where the worker is killed, what its row then says in the end, and how often the message stands at the server."""
 HELD_BY_SERVER = {
     "while connecting": "connect", "after MAIL": "mail", "after DATA": "data", "after the final dot": ".",
-    "after the answer": "quit",
 }  # fmt: skip
 
 
@@ -139,7 +137,7 @@ class Post:
             assert times[letter] == 1 or (state == "unknown" and times[letter] == 0), (state, times[letter])
         for row in rows:
             assert row["claim"] is None or row["state"] == "unknown"
-            assert row["error"] if row["state"] == "unknown" else row["receipt"]
+            assert (row["error"] == "the worker was lost while sending") is (row["state"] == "unknown")
             assert row["settled_at"] is not None
         for conversation in {conversation for conversation, _ in self.letters.values()}:
             places = [self.letters[id_][1] for id_ in self.at_server() if self.letters[id_][0] == conversation]
@@ -164,6 +162,7 @@ def test_killed_at_any_point_of_a_delivery_its_letter_says_what_is_known_and_the
         post.late()
         worker = post.worker(1)
         post.w.until(lambda: post.open() == 0)
+        assert worker.said('"letters_unknown"') is (state == "unknown"), "operators are told"
         states = post.judge()
         first, second = (id_ for id_, (conversation, _) in post.letters.items() if conversation == point)
         assert (states[first], post.at_server().count(first)) == (state, times), point

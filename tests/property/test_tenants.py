@@ -153,6 +153,7 @@ class Tenant:
         """Sweep, and deliver what is due of this tenant."""
         sweeps.make_due(self.f.run.db)
         sweeps.set_aside(self.f.run.db)
+        sweeps.give_up(self.f.run.db)
         for lane in ("answers", "steps"):
             sweeps.ring(self.f.run.db, lane, 1000, 0)
         mine = {row["id"] for row in threads.letters(self.f.run.db, self.name, most=1000)}

@@ -95,6 +95,7 @@ LOST_LETTERS = """
 UPDATE outbox SET state = CASE WHEN channel = 'task' THEN 'pending' ELSE 'unknown' END, nudged_at = NULL,
        error = 'the worker was lost while sending', settled_at = CASE WHEN channel <> 'task' THEN clock_timestamp() END
  WHERE state = 'sending' AND claimed_until < statement_timestamp()
+RETURNING state
 """
 
 
@@ -136,9 +137,14 @@ def set_aside(db: Database) -> int:
         return (late[0] if late else 0) + connection.execute(UNCLAIMED).rowcount
 
 
+def give_up(db: Database) -> int:
+    """Letters whose worker was lost while sending: how many became `unknown`. News for a task is simply sent again."""
+    with db.connection() as connection:
+        return [state for (state,) in connection.execute(LOST_LETTERS).fetchall()].count("unknown")
+
+
 def letters(db: Database, room: int, renudge: float) -> list[tuple[str, str]]:
     """Outbox rows to be pushed whose predecessors in the conversation are settled: (id, what to show) pairs."""
     with db.connection() as connection:
-        connection.execute(LOST_LETTERS)
         found = connection.execute(LETTERS, {"room": room, "renudge": renudge}).fetchall() if room > 0 else []
     return [(row[0], f"{row[1]} {row[0][:13]} n {row[2]}") for row in found]
