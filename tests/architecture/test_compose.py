@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +156,12 @@ def test_the_image_holds_all_code_and_runs_as_nobody_special() -> None:
     assert set(re.findall(r"^!(\w+)$", sent, re.MULTILINE)) == copied
     assert re.findall(r"^USER (\d+)$", DOCKERFILE, re.MULTILINE) == ["10001"]
     assert "--require-hashes" in DOCKERFILE and "PYTHONUNBUFFERED=1" in DOCKERFILE
+
+
+def test_what_the_image_holds_is_enough(tmp_path: Path) -> None:
+    for folder in re.findall(r"^COPY (\w+)/ ", DOCKERFILE, re.MULTILINE):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    code = "import console.cli, console.web, workers.registry as r; print(*r.load('agents').loaded)"
+    here = {"PATH": os.defpath, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=here, capture_output=True, text=True)
+    assert (told.returncode, told.stdout.strip()) == (0, "deploy"), told.stderr[-2000:]
