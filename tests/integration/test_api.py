@@ -372,6 +372,9 @@ def test_a_hundred_looks_at_once_change_nothing(fresh_database: Any) -> None:
         paths = [f"/thread/{task}", f"/thread/{task}/events", "/thread", "/approvals"] * 25
         answers = together(*[lambda path=path: api.get(path) for path in paths])
         assert {answer.status_code for answer in answers} == {200}
+        for path in (*paths[:4], f"/thread/{task}/response", f"/thread/{task}/cancel"):
+            for method in ("HEAD", "OPTIONS", "GET"):
+                api.client.request(method, path, headers=api.bearer("reader"))
         assert dump(f) == before
 
 

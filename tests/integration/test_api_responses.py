@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from tests.agents.signoff.tools import Ship
+from tests.asked import asked as asked_by_mail
 from tests.callers import Callers, callers, dump
 from tests.hands import once, together
 from tests.harness import Fleet, fleet
 from twelvefold import Done, NothingToDo, Task, Text
 from twelvefold.tool import Tool
+from workers.operate import Refused
 
 ANN, BOB, EVE = "ann@example.org", "bob@example.org", "eve@example.org"
 
@@ -98,6 +100,26 @@ def test_of_yes_and_no_at_once_one_wins_and_the_others_learn_which(fresh_databas
         f.drain(task)
         assert shipped(f) == (1 if told == {("approved", ANN)} else 0)
         assert f.kinds(task).count("ApprovalMoved") == 1
+
+
+def test_of_a_yes_by_mail_a_no_by_api_and_a_no_by_hand_at_once_one_decides(fresh_database: Any) -> None:
+    with asked_by_mail(fresh_database, Ship(item="pears")) as a, callers(a.fleet) as api:
+        call = api.get(f"/thread/{a.task}").json()["waiting"]
+        no = {"type": "approval", "approved": False, "call_id": call["call_id"], "digest": call["digest"]}
+        api.token("requester", "approver", by="ben@example.com")
+        form = a.form("ann@example.com")
+        page, posted, by_hand = together(
+            lambda: a.all([("POST", a.path(), form)])[0],
+            lambda: respond(api, a.task, no, by="ben@example.com"),
+            lambda: a.fleet.operate.decide(a.task, call["call_id"], approved=False, by="cli:ops", proof="override"),
+        )
+        won = a.fleet.run.db.rows("SELECT state, decided_by FROM approvals")[0]
+        assert posted.json()["decided_by"] == won["decided_by"] and won["decided_by"] in page.text
+        assert page.status_code == (200 if won["state"] == "approved" else 409)
+        assert posted.status_code == (202 if won["state"] == "rejected" else 409)
+        assert isinstance(by_hand, Refused) == (won["state"] == "approved")
+        assert a.fleet.one("SELECT count(*) FROM arrivals WHERE kind = 'decision'") == 1
+        assert a.fleet.drain(a.task) == "done" and shipped(a.fleet) == (won["state"] == "approved")
 
 
 def test_only_those_who_are_asked_decide(fresh_database: Any) -> None:

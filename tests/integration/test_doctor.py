@@ -57,6 +57,10 @@ def test_what_is_missing_is_named_with_the_way_to_mend_it(
     assert "TWELVEFOLD_PUBLIC_URL" in seen["links"].text
     owner = found(plain.model_copy(update={"database_url": SecretStr(fresh_database.owner)}))
     assert owner["role"].state == "wrong" and "rewrite the log" in owner["role"].text
+    with psycopg.connect(fresh_database.owner.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute("GRANT SELECT ON alembic_version TO twelvefold_reader")
+    reader = found(plain.model_copy(update={"database_url": SecretStr(fresh_database.reader)}))
+    assert reader["role"].state == "wrong" and "may not write" in reader["role"].text
     nowhere = found(plain.model_copy(update={"database_url": SecretStr("postgresql://a@127.0.0.1:1/x")}))
     assert nowhere["database"].state == "wrong" and "DATABASE_URL" in nowhere["database"].text
     assert "role" not in nowhere

@@ -12,8 +12,8 @@ SELECT to_regclass('alembic_version') IS NOT NULL AND has_table_privilege('alemb
 VERSION = "SELECT version_num AS version FROM alembic_version"
 RIGHTS = """
 SELECT current_user::text AS role,
-       has_table_privilege('agent_events', 'SELECT, INSERT') AND has_table_privilege('agent_tasks', 'UPDATE') AS enough,
-       has_table_privilege('agent_events', 'UPDATE') OR has_table_privilege('agent_events', 'DELETE') AS rewrites
+       has_table_privilege('agent_events', 'INSERT') AND has_table_privilege('agent_tasks', 'UPDATE') AS enough,
+       has_table_privilege('agent_events', 'UPDATE, DELETE') AS rewrites
 """
 WORKERS = """
 SELECT lane, count(*)::int AS processes FROM workers_alive, jsonb_each_text(slots) AS s (lane, n)
