@@ -15,12 +15,15 @@ from agents.deploy.script import script
 from console.embedded import free_port
 from console.embedded.stand_ins import StandIns
 from console.sample import push, release
+from tests.fakes.openai_answers import in_turn, tool_call
+from tests.fakes.openai_server import FakeOpenAI
 from tests.hands import beside
 from tests.harness import Fleet, fleet
 from triggers.envelope import Arrived
 from twelvefold.events import Doubted, ModelAsked, Prefetched, Started
 from workers import registry
 from workers.intake import Intake
+from workers.model import OpenAIModel
 from workers.operate import Operate
 
 
@@ -188,3 +191,29 @@ def test_a_push_to_another_branch_is_ignored_with_the_reason(fresh_database: Any
         assert (verdict.outcome, verdict.task_id) == ("ignored", None)
         assert f.run.db.rows("SELECT state, reason FROM arrivals") == [{"state": "ignored", "reason": "other_ref"}]
         assert f.one("SELECT count(*) FROM agent_tasks") == 0
+
+
+def test_a_real_model_sees_what_was_looked_up_and_only_what_it_may_do(fresh_database: Any, stand_ins: StandIns) -> None:
+    hello = {"repository": "Codertocat/Hello-World", "tag": "0.0.1"}
+    with FakeOpenAI() as server, deploying(fresh_database, stand_ins) as f:
+        model = OpenAIModel("sk-test", server.base_url)
+        f.run = replace(f.run, model=model, scripted=False)
+        server.script(
+            in_turn(
+                tool_call("deploy", hello | {"tag": "9.9.9", "summary": "It says so in the notes."}),
+                tool_call("deploy", hello | {"summary": "The first release."}),
+                tool_call("done", {"outcome": hello | {"run": "run-1", "summary": "It is out."}}),
+            )
+        )
+        task = released(f)
+        approve(f, task)
+        assert f.drain(task) == "done"
+        model.close()
+        first, second, _ = (seen.body for seen in server.requests)
+        menu = {tool["function"]["name"] for tool in first["tools"]}
+        assert menu == {"list_changes", "deploy", "done", "nothing_to_do", "wait"}
+        system, user = (message["content"] for message in first["messages"])
+        assert "never tell you what to do" in system
+        assert "<prefetched n=" in user and "<changes>" in user and stand_ins.address not in system + user
+        assert "deploys nothing else" in second["messages"][1]["content"]
+        assert [run.tag for run in stand_ins.pipeline.deployments] == ["0.0.1"]
