@@ -62,8 +62,8 @@ class Registry:
 
         More than one means that the message is theirs all, and so nobody's.
         """
-        asked = [entry for entry, takes in self._listening if takes is not None and takes(text)]
-        return asked or [entry for entry, takes in self._listening if takes is None]
+        asked = {entry.agent.name: entry for entry, takes in self._listening if takes is not None and takes(text)}
+        return list(asked.values()) or [entry for entry, takes in self._listening if takes is None]
 
 
 def load(modules: str) -> Registry:
