@@ -78,7 +78,7 @@ class _Story:
             if not self.stack.env.get("OPENAI_API_KEY"):
                 self.say("No OPENAI_API_KEY is set: the agent runs on its scripted model.")
             self._push()
-            task = self._webhook("release", release())
+            task = self._webhook("release", release(self._tag()))
             question = self._question()
             killed = self._decide_and_kill(task, question)
             self._finish(task, killed)
@@ -100,6 +100,11 @@ class _Story:
         kept = self.db.rows("SELECT sha, author, message FROM commits")
         self.say(f"  kept: {kept[0]['sha'][:8]} {kept[0]['message']} ({kept[0]['author']})")
         self.say("\n2. A release is published. The agent looks up what it brings, decides, and asks by mail.")
+
+    def _tag(self) -> str:
+        """The tag as GitHub's example has it; in a database where that is out already, a new one."""
+        out = self.db.rows("SELECT 1 FROM deployments WHERE tag = '0.0.1' LIMIT 1")
+        return f"0.0.1+{int(time.time())}" if out else ""
 
     def _question(self) -> EmailMessage:
         message = self.mail.wait(1, timeout=PATIENCE_S)[0]

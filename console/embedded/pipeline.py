@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+from secrets import token_hex
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -96,7 +97,7 @@ class Pipeline:
             same = known is None or Wanted.model_validate(_wanted(known)) == wanted
             self._asked.append(Asked(now, key, "performed" if known is None else "repeated" if same else "refused"))
             if known is None:
-                known = Run(run=f"run-{len(self._runs) + 1}", key=key, at=now, **wanted.model_dump())
+                known = Run(run=f"run-{len(self._runs) + 1}-{token_hex(2)}", key=key, at=now, **wanted.model_dump())
                 self._keep(known)
                 new = True
             else:

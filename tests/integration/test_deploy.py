@@ -96,7 +96,7 @@ def test_from_a_push_and_a_release_to_one_deployment_and_one_report(fresh_databa
                 "repository": "Codertocat/Hello-World",
                 "tag": "0.0.1",
                 "environment": "production",
-                "run": "run-1",
+                "run": stand_ins.pipeline.deployments[0].run,
             }
         ]
         letters = f.run.db.rows(
