@@ -64,7 +64,8 @@ def _public(held: Edge) -> list[BaseRoute]:
         return verdict
 
     pages = approve.routes(held.db, from_settings(held.settings), held.bell.ring, held.log)
-    return [*hooks(sources(held.settings), accept, lambda: datetime.now(UTC)), *pages]
+    largest = held.settings.webhook_max_body
+    return [*hooks(sources(held.settings), accept, lambda: datetime.now(UTC), largest), *pages]
 
 
 ROUTES: Mapping[Part, Callable[[Edge], list[BaseRoute]]] = {"public": _public, "operator": api.routes}

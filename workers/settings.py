@@ -62,6 +62,7 @@ class Settings(BaseModel):
     link_secrets: tuple[Annotated[SecretStr, Field(min_length=32)], ...] = ()
     """Sign the links in mails: the first signs, all verify. Mails have no links without one."""
     webhook_sources: Sources = Field(default_factory=dict)
+    webhook_max_body: int = Field(default=5_000_000, ge=1)
     services: Services = Field(default_factory=dict)
     api_wait: float = Field(default=0.0, ge=0, le=60)
     """How long a POST to the API waits for the end of the turn when it does not say so itself."""

@@ -21,6 +21,7 @@ from starlette.testclient import TestClient
 from agents.deploy.agent import agent as deploy
 from console.migrate import ROOT
 from console.sources import sources
+from console.web import public
 from tests.harness import NO_BROKER
 from triggers.webhook import routes
 from twelvefold.bindings import WebhookBinding
@@ -112,6 +113,16 @@ def test_every_payload_that_github_sends_is_stored_once_and_routed_or_ignored_wi
     assert became.pop((True, "accepted", None)) == hooks.stored()["agent_tasks"] > 0, "the agent `deploy` takes these"
     assert became.pop((False, "ignored", "no_binding")) > 250
     assert all(state == "ignored" and reason for _, state, reason in became), "what it does not take it says why"
+
+
+def test_the_largest_body_can_be_set(fresh_database: Any) -> None:
+    settings = load({
+        "DATABASE_URL": fresh_database.app, "BROKER_URL": NO_BROKER, "GITHUB_WEBHOOK_SECRETS": GITHUB,
+        "TWELVEFOLD_WEBHOOK_MAX_BODY": "100",
+    })  # fmt: skip
+    with TestClient(public(settings)) as client:
+        sent = [client.post("/hooks/github", content=b" " * size).status_code for size in (100, 101)]
+    assert sent == [401, 413]
 
 
 def test_a_repeated_delivery_is_answered_alike_and_opens_nothing(hooks: Hooks) -> None:

@@ -9,6 +9,7 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,8 @@ from tests.harness import NO_BROKER
 SECRET = "a secret of this test"
 RELEASE = (ROOT / "tests/data/github/release-published.json").read_bytes()
 SENDERS = 32
+UNTOLD = ("Codertocat", "Hello-World", "ann@example.com")
+"""What the deliveries say; no line of the log may."""
 
 
 @contextmanager
@@ -41,22 +44,26 @@ def serving(database: str, broker: str, **more: str) -> Iterator[int]:
         "PYTHONPATH": str(ROOT), **more,
     }  # fmt: skip
     argv = [sys.executable, "-m", "console.cli", "http", "--port", str(port), "--only", "public"]
-    process = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def answers() -> bool:
-        assert process.poll() is None, "it has ended"
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
         try:
-            with urlopen(f"http://127.0.0.1:{port}/livez", timeout=5):
-                return True
-        except OSError:
-            return False
+            until_true(lambda: _answers(process, port), 60)
+            yield port
+        finally:
+            process.terminate()
+            process.wait(30)
+        log.seek(0)
+        said = log.read()
+    assert not [word for word in (SECRET, "sha256=", *UNTOLD, *more.values()) if word.encode() in said], said
 
+
+def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
+    assert process.poll() is None, "it has ended"
     try:
-        until_true(answers, 60)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(30)
+        with urlopen(f"http://127.0.0.1:{port}/livez", timeout=5):
+            return True
+    except OSError:
+        return False
 
 
 class Sender:
