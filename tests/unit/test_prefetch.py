@@ -10,7 +10,9 @@ from tests.property.plays import LOOKER, Look, earlier, nearby, player
 from twelvefold import DeclarationError, Done, Text
 from twelvefold.effects import AskModel, Prefetch
 from twelvefold.events import Prefetched
+from twelvefold.fold import SHOWN_TOKENS, tokens_of
 from twelvefold.testing import gives, play, says
+from twelvefold.window import rendered
 
 HELLO = {"text": "hello"}
 FOUND = Prefetched(found={"earlier": ["a"]}, failed={"nearby": "took longer than 5 s"}, ms=40)
@@ -56,3 +58,10 @@ def test_functions_whose_names_are_no_tags_are_refused() -> None:
         player(prefetch=[lambda ctx: 1])
     with pytest.raises(DeclarationError, match="two prefetch functions"):
         player(prefetch=[earlier, earlier])
+
+
+def test_what_was_found_shares_what_one_event_may_show() -> None:
+    small, large = {"a": "x"}, {"b": "word " * 20_000}
+    text = rendered(2, "Prefetched", 1, Prefetched(found={"earlier": small, "nearby": large}).data)
+    assert "more characters]" in text and "<earlier>a: x" in text
+    assert tokens_of(text) < SHOWN_TOKENS
