@@ -27,6 +27,7 @@ from .render import when
 from .request import MOST_BODY, Answer, Call, idempotency_key, known, opened, wait_for
 from .waiters import Waiters
 
+HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 AT_ONCE = 100
 """So many requests are worked on at a time; further ones are told to come again."""
 Handler = Callable[[Edge, Call], Answer]
@@ -93,7 +94,7 @@ class Gate:
 
 def _sent(found: Answer) -> Response:
     text = json.dumps(found.document, default=_text, ensure_ascii=False, separators=(",", ":"))
-    return Response(text, found.status, {"Cache-Control": "no-store"}, "application/json")
+    return Response(text, found.status, HEADERS, "application/json")
 
 
 def _text(value: object) -> str:

@@ -34,7 +34,7 @@ def launch(held: Edge, call: Call) -> Answer:
         raise bad("What is it about?", "Send either `message` (words) or `event` (what the agent accepts).")
     token = call.token
     entry = Entry(
-        tenant=token.tenant, source=SOURCE, key=f"thread:{token.principal}:{call.key or uuid4()}", kind="message",
+        tenant=token.tenant, source=SOURCE, key=f"thread {call.key or uuid4()} {token.principal}", kind="message",
         type="event" if wish.message is None else "message", raw=call.raw, sender=token.principal,
         proof=f"token:{token.id}", cleaned=call.cleaned,
     )  # fmt: skip

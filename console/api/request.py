@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import BaseModel, ValidationError
 
 from triggers.body import inflate, parse
-from twelvefold.text import inspect_json
+from twelvefold.text import clean, inspect_json
 from workers.store import tokens
 from workers.store.database import Database
 from workers.store.tokens import Token
@@ -50,6 +50,8 @@ class Call:
 
     def asks(self, model: type[M]) -> M:
         """The query as this model. Raises Problem 400 that names each parameter that is wrong."""
+        if any(clean(text) != text for text in (*self.query, *self.query.values())):
+            raise bad("Unusable query", "Parameters hold visible characters only.")
         try:
             return model.model_validate(self.query)
         except ValidationError as error:

@@ -48,7 +48,7 @@ def _words(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Question
             row, asked, f"No question with the call_id {said.call_id} is open. Leave it out to add a message."
         )
     token = call.token
-    key = f"{row['id']}:{token.principal}:{call.key or uuid4()}"
+    key = f"{row['id']} {call.key or uuid4()} {token.principal}"  # neither id nor key has a space: unambiguous
     verdict = held.intake.message(
         row["id"], source="api", key=key, text=said.response, sender=token.principal, proof=f"token:{token.id}",
         cleaned=call.cleaned,

@@ -50,7 +50,11 @@ def http(
     if only not in serves:
         fail(2, f"{only!r} is none of the two applications. Use --only public or --only operator, or leave it out.")
     # no access log: the path of an approval page holds its token
-    uvicorn.run(serves[only](settings_of(HOME)), host=host, port=port, log_level="warning", access_log=False)
+    settings = settings_of(HOME)
+    uvicorn.run(
+        serves[only](settings), host=host, port=port, log_level="warning", access_log=False,
+        timeout_graceful_shutdown=max(1, round(settings.soft_shutdown)),
+    )  # fmt: skip
 
 
 @cli.command()

@@ -249,6 +249,8 @@ def test_a_repeat_with_its_key_gets_the_same_thread_and_another_body_does_not(f:
     assert api.post("/thread", wish, key="k-2").json()["thread_id"] != answers[0].json()["thread_id"]
     theirs = api.post("/thread", {"message": "mine", "agent": "notes"}, key="k-1", by="bob@example.org")
     assert theirs.status_code == 202, "a key is its principal's own"
+    same = [api.post("/thread", wish, key=key, by=by) for key, by in (("k", "a:k a"), ("k:a", "k a"), ("k:a:k", "a"))]
+    assert len({answer.json()["thread_id"] for answer in same}) == 3
     for bad in ("", "a b", "x" * 256, "\u00e9".encode()):
         assert api.post("/thread", wish, key=bad).status_code == 400  # type: ignore[arg-type]
 
@@ -341,6 +343,9 @@ def test_threads_are_filtered_and_paged(f: Fleet, api: Callers) -> None:
     for bad in ("status=beer", "limit=0", "limit=201", "before=x", "colour=red"):
         answer = api.get(f"/thread?{bad}")
         assert answer.status_code == 400 and bad.partition("=")[0] in answer.json()["detail"]
+    for bad in ("agent=a%00b", "business_ref=%00", "waiting_for=%00", "%00=1", "agent=%E2%80%AE"):
+        assert api.get(f"/thread?{bad}").status_code == 400
+    assert ids("business_ref=%ED%A0%80") == ids("agent=%27;%20DROP") == []
 
 
 def test_an_operator_stops_and_goes_on(f: Fleet, api: Callers) -> None:

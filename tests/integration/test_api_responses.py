@@ -259,6 +259,6 @@ def test_a_thread_that_failed_or_was_cancelled_takes_no_words(fresh_database: An
         first, again = (respond(api, task, words, key="k") for _ in range(2))
         assert first.status_code == again.status_code == 409
         assert first.json() == again.json() and status in first.json()["detail"]
-        assert f.run.db.rows("SELECT state, reason FROM arrivals WHERE key LIKE %(key)s", {"key": f"{task}:%"}) == [
+        assert f.run.db.rows("SELECT state, reason FROM arrivals WHERE key LIKE %(key)s", {"key": f"{task} %"}) == [
             {"state": "ignored", "reason": status}
         ]

@@ -23,7 +23,7 @@ from console.embedded import free_port
 from console.migrate import ROOT
 from tests.agents.notes.tools import KeepNote
 from tests.callers import callers, stepping
-from tests.hands import once, until
+from tests.hands import beside, once, until
 from tests.harness import NO_BROKER, Fleet, fleet
 from twelvefold import Done, Task, Text
 from workers.store import tokens
@@ -161,7 +161,7 @@ def test_a_real_server_takes_a_message_and_leaves_in_time_without_a_word_about_t
         argv = [sys.executable, "-m", "console.cli", "http", "--port", str(port), "--only", "operator"]
         environment = {
             **os.environ, "DATABASE_URL": fresh_database.app, "BROKER_URL": NO_BROKER, "PYTHONPATH": str(ROOT),
-            "AGENT_MODULES": "tests.agents",
+            "AGENT_MODULES": "tests.agents", "TWELVEFOLD_SOFT_SHUTDOWN": "1",
         }  # fmt: skip
         with log.open("wb") as out:
             server = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=out, stderr=out)
@@ -174,10 +174,14 @@ def test_a_real_server_takes_a_message_and_leaves_in_time_without_a_word_about_t
                 assert answer.status_code == 202 and answer.json()["agent"] == "notes"
                 assert client.post("/hooks/github", content=b"{}").status_code == 404
                 assert client.get("/thread", headers={"Authorization": f"Bearer {secret}x"}).status_code == 401
+                wish = {"message": "more", "agent": "notes"}
+                with beside(lambda: client.post("/thread?wait=60", json=wish, headers=headers)):
+                    until(lambda: f.one("SELECT count(*) FROM agent_tasks") == 2, "the second one")
+                    server.send_signal(signal.SIGTERM)
+                    assert server.wait(20) in (0, -signal.SIGTERM), "who waits does not hold it up"
         finally:
-            server.send_signal(signal.SIGTERM)
-            code = server.wait(20)
-        assert code in (0, -signal.SIGTERM)
+            server.kill()
+            server.wait()
         assert held_by_http(f) == 0
         said = log.read_text()
         assert secret not in said and "secret words" not in said
