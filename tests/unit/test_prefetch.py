@@ -61,7 +61,7 @@ def test_functions_whose_names_are_no_tags_are_refused() -> None:
 
 
 def test_what_was_found_shares_what_one_event_may_show() -> None:
-    small, large = {"a": "x"}, {"b": "word " * 20_000}
-    text = rendered(2, "Prefetched", 1, Prefetched(found={"earlier": small, "nearby": large}).data)
+    found: dict[str, Any] = {"earlier": {"a": "x"}, "nearby": {"b": "word " * 20_000}}
+    text = rendered(2, "Prefetched", 1, Prefetched(found=found).data)
     assert "more characters]" in text and "<earlier>a: x" in text
     assert tokens_of(text) < SHOWN_TOKENS
