@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from email.message import EmailMessage
@@ -16,6 +20,7 @@ from defusedxml import ElementTree
 from console.embedded import free_port
 from console.embedded.pipeline import Pipeline, Wanted
 from console.embedded.stand_ins import StandIns
+from console.migrate import ROOT
 from tests.integration.test_mail_catcher import send
 
 BODY = {"repository": "octo-org/shop", "tag": "v1", "environment": "production"}
@@ -116,3 +121,18 @@ def test_a_name_of_somebody_else_that_leads_here_is_not_answered(stand_ins: Stan
     mailed(stand_ins, "secret", "x")
     answer = httpx2.get(stand_ins.mails, headers={"Host": "evil.example"})
     assert answer.status_code == 400 and "secret" not in answer.text
+
+
+def test_the_verb_serves_both_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    port, smtp_port = free_port(), free_port()
+    verb = [sys.executable, "-m", "console.cli", "stand-ins", "--home", str(tmp_path), "--port", str(port)]
+    process = subprocess.Popen([*verb, "--smtp-port", str(smtp_port)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and f"http://127.0.0.1:{port}/mails/" in process.stdout.readline()
+        assert httpx2.get(f"http://127.0.0.1:{port}/").status_code == 200
+        with socket.create_connection(("127.0.0.1", smtp_port), timeout=10) as line:
+            assert line.recv(3) == b"220"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        told, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, told
