@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
+import structlog
 from hypothesis import settings
 
 # First of all: a test must not meet the database, the account or the key of the person who runs it.
@@ -16,4 +19,11 @@ settings.load_profile("shared")
 
 from tests.stack import fresh_database, mail, postgres, template_database, valkey  # noqa: E402
 
-__all__ = ["fresh_database", "mail", "postgres", "template_database", "valkey"]
+__all__ = ["fresh_database", "log_as_before", "mail", "postgres", "template_database", "valkey"]
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """A test that starts an application tells the log where to write: to a stream that is closed when it ends."""
+    yield
+    structlog.reset_defaults()

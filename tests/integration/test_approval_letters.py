@@ -257,7 +257,8 @@ def test_the_web_application_serves_the_page_and_no_token_reaches_its_log(
         monkeypatch.setenv("AGENT_MODULES", "tests.agents")
         told: dict[str, Any] = {}
         monkeypatch.setattr(uvicorn, "run", lambda app, **how: told.update(how, app=app))
-        assert CliRunner().invoke(cli, ["http", "--port", "0"]).exit_code == 0
+        started = CliRunner().invoke(cli, ["http", "--port", "0"])
+        assert started.exit_code == 0, started.output
         server = uvicorn.Server(uvicorn.Config(**told))
         with _serving(server) as address, httpx2.Client(base_url=address) as client:
             assert client.get(a.path()).status_code == 200
