@@ -11,17 +11,16 @@ from pydantic import ValidationError
 from console.edge import Edge
 from triggers.problem import Problem
 from twelvefold.agent import Agent, Message
-from twelvefold.bindings import Destination
-from twelvefold.budget import Budget
 from workers.registry import Loaded, accepts_message
 from workers.store import threads
 from workers.store.inbox import Entry
 from workers.store.tokens import Token
 
 from . import render
-from .bodies import Launch, Limits, Nothing
+from .bodies import Launch, Nothing
 from .problems import bad, key_taken, not_its_agent, unfit
 from .request import Answer, Call, Turn
+from .terms import budget, destinations
 
 SOURCE = "api"
 
@@ -45,7 +44,7 @@ def launch(held: Edge, call: Call) -> Answer:
     try:
         verdict = held.intake.open(
             loaded, entry, _accepted(agent, wish, token), about=wish.business_ref,
-            budget=_budget(agent, wish.budget), delivery=_destinations(agent, token, wish.delivery),
+            budget=budget(agent, wish.budget), delivery=destinations(agent, token, wish.delivery),
         )  # fmt: skip
     except ValidationError as error:
         raise unfit(f"Not what {agent.name} accepts", error, accepts=agent.accepted.json_schema()) from None
@@ -106,45 +105,6 @@ def _accepted(agent: Agent, wish: Launch, token: Token) -> Any:
             accepts=agent.accepted.json_schema(),
         )
     return Message(text=wish.message, sender=token.principal)
-
-
-def _budget(agent: Agent, given: Limits | None) -> Budget | None:
-    """The agent's budget made smaller; to make it larger is an operator's right."""
-    if given is None:
-        return None
-    wanted = {name: value for name, value in given if value is not None}
-    for name, value in wanted.items():
-        most = getattr(agent.budget, name)
-        if most is not None and value > most:
-            raise bad(
-                "Budget too large", f"`budget.{name}` is at most {most} for {agent.name}, and can be made smaller."
-            )
-    return agent.budget.model_copy(update=wanted)
-
-
-def _destinations(agent: Agent, token: Token, given: str | list[str] | None) -> tuple[Destination, ...]:
-    """The destinations behind these names: a channel that the agent declares, or the caller's own address."""
-    names = [given] if isinstance(given, str) else given or []
-    found: list[Destination] = []
-    for name in dict.fromkeys(names):
-        declared = [each for each in agent.delivery if each.channel == name]
-        if declared:
-            found += declared
-        elif "@" in name and name.casefold() == token.principal.casefold():
-            found.append(Destination("email", token.principal))
-        else:
-            raise _no_destination(agent, token)
-    return tuple(found)
-
-
-def _no_destination(agent: Agent, token: Token) -> Problem:
-    known = sorted({each.channel for each in agent.delivery}) + [token.principal] * ("@" in token.principal)
-    return bad(
-        "Unknown destination",
-        f"`delivery` names where results may go, and no free address: {', '.join(known) or 'nowhere yet'} here. "
-        f"Others are declared in the agent: delivery=[to.email(...)].",
-        destinations=known,
-    )
 
 
 def _repeated(held: Edge, call: Call, entry: Entry) -> Answer:
