@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,7 +18,8 @@ from console.migrate import ROOT
 from workers import registry
 from workers.operate import Operate, Refused
 from workers.settings import ConfigurationError, Settings, load
-from workers.store.database import Database
+from workers.store.database import UNAVAILABLE, Database
+from workers.telemetry import kind_of
 
 HOME = ROOT / ".twelvefold"
 Home = Annotated[Path, typer.Option(help="Where `up` keeps data and logs.")]
@@ -75,5 +77,8 @@ def fail(code: int, text: str) -> NoReturn:
 
 
 def main() -> None:
-    """Run the command line."""
-    cli()
+    """Run the command line. A database that cannot be reached is told in one line, not as a fault of ours."""
+    try:
+        cli()
+    except UNAVAILABLE as error:
+        sys.exit(f"The database cannot be reached ({kind_of(error)}). What is wrong: twelvefold doctor")

@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from console.cli import cli
+from console.cli import cli, main
 from tests.agents.notes.tools import KeepNote
 from tests.callers import dump, stepping
 from tests.hands import once
@@ -131,6 +131,19 @@ def test_run_and_wait_tells_what_happens_and_how_it_ended(
         assert said[0] == told[0] == code
         assert "Arrived" in said[1]
         assert json.loads(told[1])["status"] == status
+
+
+def test_a_database_that_is_away_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://somebody:verysecret@127.0.0.1:1/nowhere")
+    monkeypatch.setenv("BROKER_URL", NO_BROKER)
+    monkeypatch.setattr("sys.argv", ["twelvefold", "tasks", "--home", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert "twelvefold doctor" in str(ended.value) and "verysecret" not in str(ended.value) + "".join(
+        capsys.readouterr()
+    )
 
 
 def test_every_verb_has_a_screen_of_help() -> None:
