@@ -114,7 +114,8 @@ def _with_call(  # noqa: C901 - one arm a phase
 def _key(agent: Agent, task: Task, call: OpenCall) -> str:
     own = _tool(agent, call)
     named = own.key() if isinstance(own, Effect) else None
-    return named or f"{task.id}:{call.seq}"
+    # order 7 of one tenant is not order 7 of another, and the outside may not know tenants
+    return f"{task.tenant}:{named}" if named else f"{task.id}:{call.seq}"
 
 
 def _tool(agent: Agent, call: OpenCall) -> Tool[Any]:

@@ -182,7 +182,9 @@ class Effect(Tool[R]):
     __never__: ClassVar[frozenset[str]] = frozenset({"write"})
 
     def key(self) -> str | None:
-        """What identifies this effect outside; None means task and call. The business fact stops a second one."""
+        """What identifies this effect outside; None means task and call. The business fact stops a second one of the
+        same tenant.
+        """
         return None
 
     def find(self, ctx: Ctx) -> R | None:

@@ -198,7 +198,7 @@ class Keyed(Effect[Paid]):
 
 
 def test_the_key_is_the_business_fact_where_one_is_named_else_task_and_call() -> None:
-    assert play(Agent(name="a", tools=[Keyed]), HELLO, Keyed(order="7")).wants == RunEffect(1, "refund:7")
+    assert play(Agent(name="a", tools=[Keyed]), HELLO, Keyed(order="7")).wants == RunEffect(1, "test:refund:7")
     task = play(PLAYER, HELLO, PAY)
     assert task.wants == RunEffect(1, f"{task.id}:{call_of(task)}")
 
