@@ -12,6 +12,7 @@ import smtplib
 import ssl
 from collections.abc import Iterator
 from email.utils import parseaddr
+from time import monotonic
 from typing import Literal
 
 from twelvefold.errors import DeclarationError
@@ -19,11 +20,14 @@ from twelvefold.ports import Letter, NotSent, PerhapsSent, Receipt
 from twelvefold.text import one_line
 
 from .mime import ADDRESS, addresses, compose, message_id
+from .patience import Smtp, SmtpTls
 
 __all__ = ["SmtpChannel", "Tls", "message_id"]
 
 LATER_S = 60.0
 """Who is told to come later comes no sooner than that: servers that greylist count early tries against us."""
+TOGETHER_S = 50.0
+"""So long one letter may take; the answer to the final dot may take all that is left of it."""
 Tls = Literal["none", "starttls", "implicit"]
 
 
@@ -31,8 +35,9 @@ class SmtpChannel:
     """A channel of mail through one SMTP server.
 
     `tls` is never optional: `starttls` fails when the server does not offer it. `timeout` is in seconds, for each
-    command. `domain` stands in our Message-IDs and greetings. A new connection serves each letter, so threads may share
-    the channel. Raises DeclarationError for a password that would cross the line in clear.
+    command; `patience` for all of them together. `domain` stands in our Message-IDs and greetings. A new connection
+    serves each letter, so threads may share the channel. Raises DeclarationError for a password that would cross the
+    line in clear.
     """
 
     def __init__(
@@ -46,6 +51,7 @@ class SmtpChannel:
         domain: str,
         timeout: float,
         *,
+        patience: float = TOGETHER_S,
         context: ssl.SSLContext | None = None,
     ) -> None:
         if username and tls == "none":
@@ -55,7 +61,7 @@ class SmtpChannel:
         self._host, self._port, self._tls = host, port, tls
         self._username, self._password = username, password
         self._sender, self._domain, self._timeout = sender, domain, timeout
-        self._context = context
+        self._patience, self._context = patience, context
 
     def push(self, letter: Letter) -> Receipt:
         """Send the letter; the receipt's reference is its Message-ID. Raises NotSent or PerhapsSent."""
@@ -69,9 +75,9 @@ class SmtpChannel:
         detail = "; ".join([answer, *refused])
         return Receipt(reference=message_id(letter.id, self._domain), detail=detail, refused=tuple(refused))
 
-    def _connect(self) -> smtplib.SMTP:
+    def _connect(self) -> Smtp:
         """A connection ready for a letter. Whatever fails here is no fault of the letter, so it may be tried again."""
-        smtp: smtplib.SMTP | None = None
+        smtp: Smtp | None = None
         try:
             smtp = self._open()
             if self._tls == "starttls":
@@ -85,14 +91,15 @@ class SmtpChannel:
             raise NotSent(f"{self._host}:{self._port} cannot be used: {_told(error)}", retry=True) from error
         return smtp
 
-    def _open(self) -> smtplib.SMTP:
+    def _open(self) -> Smtp:
+        deadline = monotonic() + self._patience
         if self._tls == "implicit":
             context = self._context or ssl.create_default_context()
-            return smtplib.SMTP_SSL(self._host, self._port, self._domain, timeout=self._timeout, context=context)
-        return smtplib.SMTP(self._host, self._port, self._domain, timeout=self._timeout)
+            return SmtpTls(self._host, self._port, self._domain, self._timeout, deadline, context=context)
+        return Smtp(self._host, self._port, self._domain, self._timeout, deadline)
 
 
-def _hand_over(smtp: smtplib.SMTP, sender: str, recipients: list[str], message: bytes) -> list[str]:
+def _hand_over(smtp: Smtp, sender: str, recipients: list[str], message: bytes) -> list[str]:
     """Everything up to the final dot: until that one is sent, no server has taken the letter.
 
     Returns what was said of recipients refused for good while others were accepted. One refused for now holds the
@@ -103,12 +110,13 @@ def _hand_over(smtp: smtplib.SMTP, sender: str, recipients: list[str], message: 
         refused = list(_refused(smtp, recipients))
         _expect(354, *smtp.docmd("DATA"))
         smtp.send(re.sub(rb"(?m)^\.", b"..", message))
+        smtp.hurry()
     except OSError as error:
         raise NotSent(_told(error), retry=True) from error
     return refused
 
 
-def _refused(smtp: smtplib.SMTP, recipients: list[str]) -> Iterator[str]:
+def _refused(smtp: Smtp, recipients: list[str]) -> Iterator[str]:
     refused = 0
     for recipient in recipients:
         code, reply = smtp.rcpt(recipient)
@@ -120,7 +128,8 @@ def _refused(smtp: smtplib.SMTP, recipients: list[str]) -> Iterator[str]:
         yield f"refused: {recipient} ({_said(code, reply)})"
 
 
-def _finish(smtp: smtplib.SMTP) -> str:
+def _finish(smtp: Smtp) -> str:
+    smtp.timeout = TOGETHER_S
     try:
         smtp.send(b".\r\n")
         code, reply = smtp.getreply()

@@ -90,15 +90,16 @@ def landed(work: Work, run: Runtime) -> str | None:
     """The task's status when this step's commit went through although its answer was lost, else None."""
     if not work.writing:
         return None
-    return _patiently(run, lambda: landed_as(run.db, work.held, work.writing))
+    return patiently(run, lambda: landed_as(run.db, work.held, work.writing))
 
 
 def give_back(work: Work, run: Runtime, *, soon: bool = False, died: bool = False) -> None:
     """Release the claim if it is still ours. `soon`: rung at the next sweep; `died`: it counts as a death."""
-    _patiently(run, lambda: claims.release(run.db, work.held, soon=soon, died=died))
+    patiently(run, lambda: claims.release(run.db, work.held, soon=soon, died=died))
 
 
-def _patiently(run: Runtime, act: Callable[[], T]) -> T:
+def patiently(run: Runtime, act: Callable[[], T]) -> T:
+    """Do it, and once more when the database was lost meanwhile and has come back."""
     try:
         return act()
     except Exception as error:

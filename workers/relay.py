@@ -12,6 +12,7 @@ from uuid import uuid4
 from twelvefold.ports import Channel, Letter, NotSent, PerhapsSent
 
 from .card import Card, letter_text
+from .chances import patiently
 from .intake import put
 from .links import Link, from_settings
 from .outgoing import TASK_CHANNEL
@@ -103,9 +104,12 @@ def _not_sent(run: Runtime, taken: Taken, error: NotSent) -> str:
 def _settle(
     run: Runtime, taken: Taken, state: str, *, receipt: str | None = None, error: str | None = None, wait: float = 0
 ) -> str:  # fmt: skip
-    with run.db.connection() as connection:
-        ours = outbox.settle(connection, taken, state, receipt=receipt, error=error, wait=wait)
-    return state if ours else "lost"
+    def settle() -> bool:
+        with run.db.connection() as connection:
+            return outbox.settle(connection, taken, state, receipt=receipt, error=error, wait=wait)
+
+    # what is known now nobody would know later: a database that is away for a while is waited for
+    return state if patiently(run, settle) else "lost"
 
 
 def _to_task(taken: Taken, run: Runtime) -> str:

@@ -163,6 +163,9 @@ REFUSED: dict[str, tuple[int, str, Callable[[Hooks], Any]]] = {
     "no timestamp": (401, "whole Unix seconds", lambda h: h.shop(b'{"id": "1"}', change={"X-Shop-Time": "soon"})),
     "ten megabytes": (413, "5000000 bytes", lambda h: h.shop(BIG)),
     "ten megabytes for nobody": (413, "5000000 bytes", lambda h: h.client.post("/hooks/nobody", content=BIG)),
+    "ten megabytes in pieces": (
+        413, "5000000 bytes", lambda h: h.client.post("/hooks/shop", content=(b"x" * 100_000 for _ in range(100)))
+    ),
     "no JSON": (400, "line 1, column 2", lambda h: h.shop(b"{'id': 1}")),
     "half a JSON": (400, "line 1", lambda h: h.github(b'{"action": "opened"')),
     "no UTF-8": (400, "UTF-8 at byte 8", lambda h: h.shop(b'{"id": "\xff"}')),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from threading import Event
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
+from console.embedded import Postgres
+from tests.hands import beside
 from tests.harness import Fleet, fleet
 from twelvefold import Done, Text
 from twelvefold.ports import Letter, NotSent, PerhapsSent, Receipt
@@ -79,6 +82,20 @@ def test_an_answer_after_the_letter_was_given_up_is_believed(f: Fleet) -> None:
         assert row(f, letter)["state"] == "unknown"
 
     assert deliver(letter, f.run, {"email": Way(slow)}) == "sent"
+    assert (row(f, letter)["state"], row(f, letter)["receipt"]) == ("sent", "taken as 17")
+
+
+def test_what_became_of_a_letter_is_written_down_though_the_database_was_away(f: Fleet, postgres: Postgres) -> None:
+    letter, gone = write(f), Event()
+
+    def away(_: Letter) -> None:
+        postgres.stop()
+        gone.set()
+
+    with beside(lambda: deliver(letter, f.run, {"email": Way(away)})) as results:
+        assert gone.wait(20)
+        postgres.start()
+    assert results == ["sent"]
     assert (row(f, letter)["state"], row(f, letter)["receipt"]) == ("sent", "taken as 17")
 
 
