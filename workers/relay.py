@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from time import monotonic
 from uuid import uuid4
 
 from twelvefold.ports import Channel, Letter, NotSent, PerhapsSent
@@ -23,6 +24,8 @@ from .telemetry import kind_of
 from .work import Runtime
 
 SEND_S = 60.0
+STALLED_S = 5.0
+"""Who needed so long to begin might be overtaken before the end: SEND_S covers this and the longest way out."""
 FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 3600.0
 ATTEMPTS = 56
@@ -33,7 +36,8 @@ LINK_LIVES = timedelta(days=1)
 
 def deliver(letter_id: str, run: Runtime, channels: Mapping[str, Channel]) -> str:
     """Push one row. Returns its new state, or `nothing` when it was not there to be taken."""
-    taken = outbox.take(run.db, letter_id, uuid4(), SEND_S)
+    began, claim = monotonic(), uuid4()
+    taken = patiently(run, lambda: outbox.take(run.db, letter_id, claim, SEND_S))
     if taken is None:
         return "nothing"
     if taken.channel == TASK_CHANNEL:
@@ -47,6 +51,8 @@ def deliver(letter_id: str, run: Runtime, channels: Mapping[str, Channel]) -> st
         return _not_sent(run, taken, error)
     except Exception as error:  # whatever it is, nothing has gone out
         return _not_sent(run, taken, NotSent(f"the letter could not be written: {kind_of(error)}", retry=True))
+    if monotonic() - began > STALLED_S:
+        return _not_sent(run, taken, NotSent("the relay stood still after it had taken the letter", retry=True))
     try:
         receipt = channel.push(letter)
     except NotSent as error:

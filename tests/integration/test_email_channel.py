@@ -22,7 +22,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from delivery.email import TOGETHER_S, SmtpChannel, Tls, message_id
+from delivery.email import SmtpChannel, Tls, message_id
 from delivery.log import LogChannel, masked
 from delivery.mime import compose
 from tests.fakes.certificate import self_signed
@@ -30,7 +30,6 @@ from tests.fakes.scripted_smtp import HANG_UP, ScriptedSmtp
 from twelvefold.errors import DeclarationError
 from twelvefold.ports import Channel, Letter, NotSent, PerhapsSent
 from twelvefold.text import clean
-from workers.relay import SEND_S
 
 DOMAIN = "mail.example.com"
 LETTER = Letter(
@@ -319,10 +318,6 @@ def test_a_server_that_takes_its_time_is_left_before_others_take_the_letter_for_
             channel(smtp.port, patience=0.3).push(LETTER)
         assert 0.2 < monotonic() - begun < 9, "each command alone would have had ten seconds"
         held.release()
-
-
-def test_a_letter_takes_less_time_than_its_relay_may_hold_it() -> None:
-    assert TOGETHER_S + 5 < SEND_S
 
 
 def test_nobody_waits_for_the_farewell_of_a_server_that_has_taken_the_letter() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from threading import Event
 from typing import Any
@@ -12,11 +13,13 @@ from uuid import UUID, uuid4
 import pytest
 
 from console.embedded import Postgres
+from delivery.email import TOGETHER_S
 from tests.hands import beside
 from tests.harness import Fleet, fleet
+from tests.proxy import Proxy
 from twelvefold import Done, Text
 from twelvefold.ports import Letter, NotSent, PerhapsSent, Receipt
-from workers.relay import ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S, deliver
+from workers.relay import SEND_S, STALLED_S, deliver
 from workers.store import sweeps
 
 INSERT = """
@@ -97,6 +100,31 @@ def test_what_became_of_a_letter_is_written_down_though_the_database_was_away(f:
         postgres.start()
     assert results == ["sent"]
     assert (row(f, letter)["state"], row(f, letter)["receipt"]) == ("sent", "taken as 17")
+
+
+def test_a_letter_whose_taking_was_answered_to_nobody_is_sent_all_the_same(
+    fresh_database: Any, postgres: Postgres
+) -> None:
+    with Proxy(postgres.socket) as proxy:
+        behind = replace(fresh_database, app=proxy.url(fresh_database.app))
+        with fleet(behind, lambda task: Done(outcome=Text(text="x"))) as f:
+            letter, way = write(f), Way()
+            rule = proxy.hold_next(letter.encode(), "to_client", after=b"SET state = 'sending'")
+            with beside(lambda: deliver(letter, f.run, {"email": way})) as results:
+                rule.wait()
+                proxy.cut()
+            assert results == ["sent"]
+            assert len(way.pushed) == 1
+            assert row(f, letter)["attempts"] == 2
+
+
+def test_a_relay_that_stood_still_after_the_taking_sends_nothing(f: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    letter, way = write(f), Way()
+    clock = iter([100.0, 106.0])
+    monkeypatch.setattr("workers.relay.monotonic", lambda: next(clock))
+    assert deliver(letter, f.run, {"email": way}) == "pending"
+    assert way.pushed == []
+    assert TOGETHER_S + STALLED_S < SEND_S
 
 
 @pytest.mark.parametrize(

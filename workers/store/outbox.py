@@ -15,7 +15,8 @@ from .database import Connection, Database, rows
 TAKE = """
 UPDATE outbox o SET state = 'sending', claim = %(claim)s, attempts = attempts + 1,
        claimed_until = clock_timestamp() + make_interval(secs => %(seconds)s)
- WHERE o.id = %(id)s AND o.state = 'pending' AND o.due_at <= clock_timestamp()
+ WHERE o.id = %(id)s AND (o.state = 'pending' OR (o.state = 'sending' AND o.claim = %(claim)s))
+   AND o.due_at <= clock_timestamp()
    AND NOT EXISTS (SELECT FROM outbox p WHERE p.conversation = o.conversation AND p.tenant = o.tenant
                       AND p.n < o.n AND p.state IN ('pending', 'sending'))
 RETURNING o.id::text, o.tenant, o.task_id::text, o.channel, o.recipient, o.key, o.payload, o.attempts, o.created_at
@@ -63,7 +64,10 @@ class Taken:
 
 
 def take(db: Database, letter_id: str, claim: UUID, seconds: float) -> Taken | None:
-    """Take a pending row whose turn it is; None when it is not pending, not due, or behind another."""
+    """Take a pending row whose turn it is; None when it is not pending, not due, or behind another.
+
+    May be repeated with the same claim when its answer was lost.
+    """
     with db.connection() as connection:
         row = connection.execute(TAKE, {"id": letter_id, "claim": claim, "seconds": seconds}).fetchone()
     return None if row is None else Taken(*(*row, claim))
