@@ -19,7 +19,7 @@ from tests.harness import Fleet, fleet
 from tests.proxy import Proxy
 from twelvefold import Done, Text
 from twelvefold.ports import Letter, NotSent, PerhapsSent, Receipt
-from workers.relay import SEND_S, STALLED_S, deliver
+from workers.relay import ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S, SEND_S, STALLED_S, deliver
 from workers.store import sweeps
 
 INSERT = """
