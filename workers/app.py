@@ -5,7 +5,8 @@ The one module that may read the environment at import, because `celery -A worke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,8 +21,35 @@ VISIBILITY_S = 3600
 """Over twice the longest step; the broker's redelivery is only a second net below our own sweep."""
 
 
-class Channel(transport.Channel):
-    """kombu builds a Redis client for every publish and every acknowledgement; this keeps one for each channel."""
+MOST_AT_ONCE = 16
+"""So many messages are taken in one go, or the loop would be late for everything else."""
+
+
+class Bells(transport.Channel):
+    """kombu builds a Redis client for every publish and every acknowledgement, and takes one message in each round
+    of its loop; this keeps one client for each channel, and takes as many messages as there are free slots.
+    """
+
+    free: Callable[[], int] = staticmethod(lambda: 0)
+    """How many more messages this worker could begin now; told when the worker starts."""
+
+    def _brpop_read(self, **options: Any) -> bool:
+        super()._brpop_read(**options)  # type: ignore[no-untyped-call]
+        for queue in self._queue_cycle.items[-1:]:  # the one that the message came from; none when consuming has ended
+            self._take_more(queue)
+        return True
+
+    def _take_more(self, queue: str) -> None:
+        """What else stands in the queue, as far as slots are free."""
+        if (room := min(self.free(), MOST_AT_ONCE)) <= 0 or not self.qos.can_consume():
+            return
+        try:
+            items = self.client.execute_command("RPOP", queue, room)
+        except self.connection_errors:
+            self.client.connection.disconnect()
+            raise
+        for item in items or ():
+            self.connection._deliver(json.loads(item), queue)
 
     @contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
@@ -45,7 +73,7 @@ def doorbells(name: str, **options: Any) -> Queue:
 
 def make(settings: Settings) -> Celery:
     """The application for these settings."""
-    transport.Transport.Channel = Channel
+    transport.Transport.Channel = Bells
     app = Celery("twelvefold", broker=settings.broker_url.get_secret_value(), include=["workers.tasks"])
     app.conf.update(
         accept_content=["json"],

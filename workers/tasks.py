@@ -6,8 +6,9 @@ from typing import Any
 
 from celery import signals
 from celery.bootsteps import StartStopStep
+from celery.worker import state
 
-from .app import app
+from .app import Bells, app
 from .host import Host
 
 host = Host(app.settings)
@@ -16,8 +17,9 @@ host = Host(app.settings)
 class HeartStep(StartStopStep):
     """Heartbeat, sweep and canary beside the worker; started in the worker itself, never before a fork."""
 
-    def start(self, worker: object) -> None:
+    def start(self, worker: Any) -> None:
         """Begin a new incarnation."""
+        Bells.free = staticmethod(lambda: int(worker.concurrency) - len(state.reserved_requests))
         host.start(worker)
 
     def close(self, worker: Any) -> None:
