@@ -118,7 +118,7 @@ def test_b17_a_read_only_broker_stops_nothing_for_good(broken: Stage) -> None:
     broken.until(lambda: time.monotonic() - began > 5)
     assert broken.count("ready") == 10
     broken.redis.replicaof("NO", "ONE")
-    broken.until(lambda: broken.count() == 11, 30)
+    broken.until(lambda: moved(broken) == 11, 30)
     assert not worker.gone, "no crash, so no loop of crashes"
     assert worker.text().count("Connection to broker lost") < 10, "it backs off"
 
@@ -149,6 +149,11 @@ def webhooks(s: Stage) -> Iterator[TestClient]:
         yield client
 
 
+def moved(s: Stage) -> int:
+    """How many tasks have come as far as a worker brings them before a person is asked."""
+    return int(s.one("SELECT count(*) FROM agent_tasks WHERE status IN ('waiting', 'done')"))
+
+
 def release(client: TestClient, number: int) -> Any:
     """A published release arrives."""
     delivery = json.loads(RELEASE.read_text())
@@ -163,7 +168,7 @@ def release(client: TestClient, number: int) -> Any:
 def test_b18_a_broker_that_is_a_black_hole_delays_no_webhook(broken: Stage) -> None:
     worker = broken.worker(scripted=True, AGENT_MODULES="agents")
     with webhooks(broken) as client:
-        assert release(client, 0).status_code == 202
+        assert release(client, 0).status_code == 200
         os.kill(broken.valkey.pid, signal.SIGSTOP)
         try:
             took = []
@@ -171,13 +176,13 @@ def test_b18_a_broker_that_is_a_black_hole_delays_no_webhook(broken: Stage) -> N
                 began = time.monotonic()
                 answer = release(client, number)
                 took.append(time.monotonic() - began)
-                assert answer.status_code == 202
+                assert answer.status_code == 200
                 assert broken.row(answer.json()["task_id"])["status"] in ("ready", "waiting", "done")
             assert max(took) < 0.5, took
             assert broken.one("SELECT count(*) FROM arrivals WHERE state = 'accepted'") == 11
         finally:
             os.kill(broken.valkey.pid, signal.SIGCONT)
-        broken.until(lambda: broken.count() == 11, 30)
+        broken.until(lambda: moved(broken) == 11, 30)
     assert not worker.gone
 
 
@@ -220,11 +225,11 @@ def test_b21_a_broker_without_memory_loses_no_arrival_and_no_step(broken: Stage)
     try:
         broken.redis.config_set("maxmemory", 1)
         with webhooks(broken) as client:
-            assert {release(client, number).status_code for number in range(120)} == {202}
+            assert {release(client, number).status_code for number in range(120)} == {200}
         assert broken.one("SELECT count(*) FROM arrivals WHERE state = 'accepted'") == 120
-        assert broken.count() == 0, "no doorbell got through"
+        assert moved(broken) == 0, "no doorbell got through"
         broken.redis.config_set("maxmemory", 0)
-        broken.until(lambda: broken.count() == 120, 40)
+        broken.until(lambda: moved(broken) == 120, 60)
     finally:
         over.set()
         watcher.join()
