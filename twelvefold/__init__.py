@@ -6,7 +6,8 @@ from .budget import Budget
 from .controls import Delegate, Done, NothingToDo, Wait
 from .errors import Conflict, DeclarationError, Fatal, ToolError
 from .state import State, Task
-from .tool import AUTO, DESTRUCTIVE, Ctx, Effect, Read, Verdict, Write, ask, deny
+from .tool import DESTRUCTIVE, Ctx, Effect, Read, Write
+from .verdict import AUTO, Verdict, ask, deny
 
 __all__ = [
     "AUTO",

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from .canonical import canonical, sha256
 from .errors import Unreadable
-from .tool import Kind, Risk
+from .tool import Kind
+from .verdict import Risk
 
 Outcome = Literal["done", "failed", "cancelled"]
 
@@ -134,6 +135,8 @@ class ApprovalAsked(Event):
     reason: str = ""
     risk: Risk = "medium"
     deadline: datetime
+    editor: str = ""
+    """Who edited the arguments, so that they have to be asked about again."""
 
 
 class ApprovalMoved(Event):
@@ -144,6 +147,8 @@ class ApprovalMoved(Event):
     by: str | None = None
     comment: str = ""
     reason: str = ""
+    votes: tuple[str, ...] = ()
+    """All who approved, where more than one had to."""
 
 
 class Started(Event):

@@ -7,7 +7,8 @@ from .canonical import call_digest
 from .events import Decided
 from .schema import stored_call
 from .state import OpenCall, Task
-from .tool import DESTRUCTIVE, Tool, Verdict, ask, deny
+from .tool import DESTRUCTIVE, Tool
+from .verdict import Verdict, deny
 
 
 def verdict_of(agent: Agent, task: Task, call: Tool[object]) -> Verdict:
@@ -21,7 +22,11 @@ def verdict_of(agent: Agent, task: Task, call: Tool[object]) -> Verdict:
         return deny(f"{name} is not offered now.")
     verdict = call.approval(task)
     if DESTRUCTIVE in call.__spec__.needs and verdict.kind != "deny":
-        return ask(verdict.target, verdict.reason or f"{name} is destructive", risk="high")
+        verdict = verdict.model_copy(
+            update={"kind": "ask", "reason": verdict.reason or f"{name} is destructive", "risk": "high"}
+        )
+    if verdict.kind == "ask" and verdict.at_expiry == "allow" and call.__spec__.kind != "read":
+        return deny(f"{name} is no Read, so it may not run because nobody decided: at_expiry='deny' or 'park'.")
     return verdict
 
 

@@ -13,8 +13,9 @@ from twelvefold.events import ApprovalAsked, ChildReturned, ChildStarted, Finish
 from twelvefold.markup import to_yaml
 from twelvefold.state import Child as ChildRef
 from twelvefold.state import State, unused
+from twelvefold.verdict import Verdict, people
 
-from .card import Card, people
+from .card import Card
 from .store.commits import Child, Letter
 from .telemetry import kind_of
 from .work import Runtime, Work
@@ -40,10 +41,11 @@ def _questions(work: Work, recorded: Recorded, event: ApprovalAsked) -> list[Let
     call = work.state.call
     if call is None or call.seq != event.call:
         return []  # the question was over again in this very step
+    asks = Verdict.model_validate_json(event.verdict)
     card = Card(
         agent=work.agent.name, about=work.state.about, task=work.held.id, call=call.seq, asked=recorded.seq,
         tool=call.tool, args=call.args, says=event.reason, target=event.target, risk=event.risk,
-        deadline=event.deadline, digest=event.digest,
+        deadline=event.deadline, digest=event.digest, quorum=asks.quorum, all_of=asks.all_of, four_eyes=asks.four_eyes,
     )  # fmt: skip
     payload = {"subject": card.title, "card": card.model_dump(mode="json"), "at": recorded.at.isoformat()}
     asked = [("email", address) for address in people(event.target)]

@@ -88,7 +88,7 @@ def _question(taken: Taken, run: Runtime, card: Card) -> str:
         tenant=taken.tenant, task=card.task, call=card.call, asked=card.asked, approver=taken.recipient,
         expires=int((card.deadline + LINK_LIVES).timestamp()),
     )  # fmt: skip
-    return letter_text(card, links.address(link), links.word(link) if card.risk == "medium" else None)
+    return letter_text(card, links.address(link), links.word(link) if card.word else None)
 
 
 def _not_sent(run: Runtime, taken: Taken, error: NotSent) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from twelvefold.decide import budget_of
 from twelvefold.state import State, unused
-from workers.card import people
+from twelvefold.verdict import people
 from workers.registry import Registry
 
 Row = Mapping[str, Any]
