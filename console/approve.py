@@ -78,15 +78,15 @@ def routes(db: Database, links: Links | None, ring: Callable[[str, str, str], No
         return _card_page(await run_in_threadpool(_look, db, links, request.path_params["token"]))
 
     async def answer(request: Request) -> Response:
-        _same_origin(request, links.url)
-        form = _fields(request, await read(request, LONGEST_FORM))
+        same_origin(request, links.url)
+        form = fields(request, await read(request, LONGEST_FORM))
         return await run_in_threadpool(_decide, db, links, request.path_params["token"], form, ring)
 
     path = PATH + "{token}"
-    return [Route(path, _told(show, log), methods=["GET"]), Route(path, _told(answer, log), methods=["POST"])]
+    return [Route(path, told(show, log), methods=["GET"]), Route(path, told(answer, log), methods=["POST"])]
 
 
-def _told(endpoint: Endpoint, log: Log) -> Endpoint:
+def told(endpoint: Endpoint, log: Log) -> Endpoint:
     """The endpoint with a page for everything that goes wrong. An error is logged without its text."""
 
     async def told(request: Request) -> Response:
@@ -150,7 +150,7 @@ def _decide(
     return _card_page(_look(db, links, token))
 
 
-def _same_origin(request: Request, url: str) -> None:
+def same_origin(request: Request, url: str) -> None:
     """A form of another site is refused. `Origin: null` is ours: that is what no-referrer makes of it."""
     scheme, _, rest = url.partition("://")
     origin = request.headers.get("origin", "null")
@@ -160,7 +160,8 @@ def _same_origin(request: Request, url: str) -> None:
         raise Problem(403, "Not from here", "Decide on the page that the link in the mail opens.")
 
 
-def _fields(request: Request, body: bytes) -> dict[str, str]:
+def fields(request: Request, body: bytes) -> dict[str, str]:
+    """The fields of a form, each once. Raises Problem."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise Problem(415, "Not a form", f"Send the fields of the page's form as {FORM}.")
     try:

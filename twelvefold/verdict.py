@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from .canonical import canonical, sha256
+from .directory import Directory
 from .errors import DeclarationError
 
 Risk = Literal["low", "medium", "high"]
@@ -45,12 +46,22 @@ class Verdict(BaseModel):
     escalate: timedelta = ESCALATE
     escalate_to: str = ""
     at_expiry: AtExpiry = "deny"
+    tainted: int = 0
+    """The event with text of an unproven sender, where the verdict asks because of it."""
 
     @property
     def rule(self) -> str:
         """What an approval of this verdict rests on, as a hash: who, how many and how surely. Wording is no part."""
         who = [self.kind, self.target.lower(), self.risk, self.quorum, list(self.all_of), self.four_eyes]
         return sha256(canonical([*who, self.escalate_to.lower()]))[:16]
+
+    def among(self, directory: Directory) -> Verdict:
+        """The same with the addresses behind each name, as the question's row keeps it."""
+        change = {
+            "target": directory.resolve(self.target), "escalate_to": directory.resolve(self.escalate_to),
+            "all_of": tuple(directory.resolve(group) for group in self.all_of),
+        }  # fmt: skip
+        return self.model_copy(update=change)
 
     def may_decide(self, *, escalated: bool) -> tuple[str, ...]:
         """The addresses of those who may decide; empty where the rule names nobody, and whoever may approve does."""

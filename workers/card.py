@@ -43,6 +43,7 @@ class Card(BaseModel):
     risk: Risk
     deadline: datetime
     digest: str
+    tainted: int = 0
     quorum: int = 1
     all_of: tuple[str, ...] = ()
     four_eyes: bool = False
@@ -86,6 +87,7 @@ class Card(BaseModel):
             ("About", one_line(reveal(self.about)) if self.about else ""),
             ("Tool", self.tool),
             ("Risk", self.risk),
+            ("Beware", f"event {self.tainted} is text of a sender nobody vouches for" if self.tainted else ""),
             ("May decide", ", ".join(people(self.target)) or "whoever may approve for this agent"),
             ("Needed", self._needed),
             ("Until", f"{self.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC; after that it counts as expired"),

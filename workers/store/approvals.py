@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from twelvefold.directory import Directory
 from twelvefold.errors import Stale
 from twelvefold.events import ApprovalAsked, ApprovalMoved, Blocked, Finished, PolicyDenied, Recorded
 from twelvefold.verdict import APPROVED, OPEN, Verdict, people
@@ -15,8 +16,8 @@ from .claims import Claimed
 from .database import Connection
 
 ASK = """
-INSERT INTO approvals (tenant, task_id, call, asked, digest, verdict, target, risk, deadline, editor)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+INSERT INTO approvals (tenant, task_id, call, asked, digest, verdict, target, risk, deadline, editor, kind)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 MOVE = """
 UPDATE approvals SET state = %(to)s, decided_at = clock_timestamp(), comment = %(comment)s
@@ -32,7 +33,7 @@ SELECT tenant, task_id::text, call, asked, digest, target, risk, state, deadline
        decided_at AT TIME ZONE 'UTC', wrong_words, verdict::text, editor, edited, escalated_at IS NOT NULL,
        more_info_at IS NOT NULL
   FROM approvals
- WHERE tenant = %s AND task_id = %s AND call = %s AND asked = coalesce(%s::int, asked)
+ WHERE tenant = %s AND task_id = %s AND call = %s AND asked = coalesce(%s::int, asked) AND kind = 'approval'
  ORDER BY asked DESC LIMIT 1
 """
 VALID_FOR = "1 hour"
@@ -203,8 +204,9 @@ def concerned(events: Sequence[Recorded]) -> bool:
     return any(isinstance(r.event, ApprovalAsked | ApprovalMoved | Blocked | PolicyDenied | Finished) for r in events)
 
 
-def apply(connection: Connection, held: Claimed, events: Sequence[Recorded]) -> None:
-    """Open and move the rows these events speak of. Raises Stale when a compare-and-set misses.
+def apply(connection: Connection, held: Claimed, events: Sequence[Recorded], directory: Directory) -> None:
+    """Open and move the rows these events speak of. Raises Stale when a compare-and-set misses. A row names people by
+    their addresses of now: who is asked stays who may decide.
 
     The task row must be locked already. A decision came with its row moved; only what the reducer itself decides
     (expired, superseded, stale) moves a row here.
@@ -213,8 +215,9 @@ def apply(connection: Connection, held: Claimed, events: Sequence[Recorded]) -> 
         event = recorded.event
         if isinstance(event, ApprovalAsked):
             row = (
-                held.tenant, held.id, event.call, recorded.seq, event.digest, event.verdict, event.target, event.risk,
-                event.deadline, event.editor or None,
+                held.tenant, held.id, event.call, recorded.seq, event.digest,
+                Verdict.model_validate_json(event.verdict).among(directory).model_dump_json(),
+                directory.resolve(event.target), event.risk, event.deadline, event.editor or None, event.kind,
             )  # fmt: skip
             connection.execute(ASK, row)
         elif isinstance(event, ApprovalMoved) and event.to in MOVES:

@@ -38,13 +38,14 @@ SELECT e.seq, e.at, e.type, e.version, e.data FROM agent_events e JOIN agent_tas
 
 ASKED = """
 SELECT call, asked, digest, target, risk, state, deadline, created_at, decided_by, decided_at,
-       state = ANY(%(open)s) AND deadline > clock_timestamp() AS open
+       kind, state = ANY(%(open)s) AND deadline > clock_timestamp() AS open
   FROM approvals WHERE tenant = %(tenant)s AND task_id = %(id)s AND asked >= %(opened)s ORDER BY asked
 """
 
 APPROVALS = """
 SELECT a.task_id::text, a.tenant, t.agent, a.call, t.state -> 'call' ->> 'tool' AS tool,
-       t.state -> 'call' ->> 'args' AS args, a.digest, a.target, a.risk, a.deadline, a.created_at, t.business_entity_id
+       t.state -> 'call' ->> 'args' AS args, a.digest, a.target, a.risk, a.kind, a.deadline, a.created_at,
+       t.business_entity_id
   FROM approvals a JOIN agent_tasks t ON t.id = a.task_id AND t.tenant = a.tenant
  WHERE a.state = ANY(%(open)s) AND a.deadline > clock_timestamp() AND a.tenant = coalesce(%(tenant)s, a.tenant)
    AND (%(agents)s::text[] IS NULL OR t.agent = ANY(%(agents)s))
