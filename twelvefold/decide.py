@@ -180,7 +180,7 @@ def _in_doubt(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[E
 def _control(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Event] | Want:
     tool = _tool(agent, call)
     if isinstance(tool, AskHuman):
-        return [_question(call, tool, now)]
+        return [_question(task, call, tool, now)]
     if isinstance(tool, NothingToDo):
         return [Finished(status="done", reason="nothing_to_do", outcome={"text": tool.reason})]
     if isinstance(tool, Done):
@@ -193,11 +193,11 @@ def _control(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Ev
     return Rest()
 
 
-def _question(call: OpenCall, tool: AskHuman, now: datetime) -> ApprovalAsked:
+def _question(task: Task, call: OpenCall, tool: AskHuman, now: datetime) -> ApprovalAsked:
     asked = Verdict(kind="ask", target=tool.target, risk="low", remind=None)
     return ApprovalAsked(
-        call=call.seq, digest=call.digest, verdict=asked.model_dump_json(), target=tool.target, risk="low",
-        deadline=now + asked.deadline, kind="question",
+        call=call.seq, digest=digest_of(task, call.seq, call.tool, call.args, asked), verdict=asked.model_dump_json(),
+        target=tool.target, risk="low", deadline=now + asked.deadline, kind="question",
     )  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def _answer(held: Edge, call: Call, row: dict[str, Any], said: Response, asked: 
     try:
         answered = answer(held.db, reply)
     except Refused as refused:
-        if refused.code == 400:
+        if refused.code in (400, 404):
             raise _mismatch(row, asked, str(refused), code=refused.kind) from None
         members = {"open": _open(asked)} if refused.kind == "call_id_required" else {}
         raise _refused(refused, "Not answered", **members) from None

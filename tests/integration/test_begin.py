@@ -222,7 +222,7 @@ def _between_claim_and_begin(f: Fleet, kind: str, act: Any) -> None:
 def test_a_pause_before_begin_keeps_what_was_absorbed(fresh_database: Any, service: FakeService, kind: str) -> None:
     with fleet(fresh_database, once(quiet(service, kind))) as f:
         task = about_to(f, kind)
-        f.intake.message(task, source="test", key="m", text="more", sender="ann")
+        f.intake.message(task, source="test", key="m", text="more", sender="ann", proof="test")
         _between_claim_and_begin(f, kind, lambda: f.operate.pause(task))
         assert f.step(task) == "ready"
         row = f.row(task)
@@ -260,7 +260,7 @@ def _expire(f: Fleet) -> None:
         "UPDATE approvals SET valid_until = clock_timestamp() - interval '1 s'",
         "UPDATE approvals SET used_at = clock_timestamp()",
         "UPDATE approvals SET digest = 'another'",
-        "DELETE FROM approvals",
+        "DELETE FROM votes; DELETE FROM approvals",
     ],
 )
 def test_an_approval_that_cannot_be_used_is_stale_and_asked_anew(

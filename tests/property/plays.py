@@ -45,6 +45,7 @@ from twelvefold.events import (
 )
 from twelvefold.fold import fold
 from twelvefold.policy import judged
+from twelvefold.questions import AskHuman
 from twelvefold.reducer import Moved, absorb, reduce
 from twelvefold.state import OpenCall
 from twelvefold.testing import EPOCH, TASK_ID
@@ -143,8 +144,8 @@ BUDGET = Budget(decisions=12, tokens=6_000, usd=Decimal("0.50"), active=timedelt
 def player(**change: Any) -> Agent:
     """The agent of the plays."""
     declared: dict[str, Any] = {
-        "name": "player", "tools": [Look, Keep, Pay, PayAgain, PayAndLook], "delegates": ["helper"],
-        "success": [looked], "budget": BUDGET,
+        "name": "player", "tools": [Look, Keep, Pay, PayAgain, PayAndLook, AskHuman], "delegates": ["helper"],
+        "people": ["desk"], "success": [looked], "budget": BUDGET,
     }  # fmt: skip
     return Agent(**(declared | change))
 
@@ -261,8 +262,11 @@ class Play:
         rule: Any = dice.choice(["auto", "auto", "ask", "ask", "deny"])
         text, number = self.text(dice), dice.randrange(1000)
         kind: type[Any] = dice.choice(
-            [Look, Look, Keep, Keep, Pay, PayAgain, PayAndLook, Wait, Delegate, Done, NothingToDo]
+            [Look, Look, Keep, Keep, Pay, PayAgain, PayAndLook, Wait, AskHuman, Delegate, Done, NothingToDo]
         )
+        if kind is AskHuman:
+            asked: dict[str, Any] = {"reason": f"{text} {number}", "context": [{"name": "n", "value": text}]}
+            return self.agent.menu["ask_human"].model_validate(asked | {"target": "desk"})
         if kind is Look:
             return Look(topic=f"{text} {number}")
         if kind is Wait:
@@ -352,8 +356,9 @@ class Play:
         if self.state.status in ("failed", "cancelled"):
             return None
         return Arrived(
-            kind="message", source="test", key="m", payload={"text": self.text(dice)}, sender=self.text(dice)
-        )
+            kind="message", source="test", key="m", payload={"text": self.text(dice)}, sender=self.text(dice),
+            unproven=dice.random() < 0.1,
+        )  # fmt: skip
 
     def external(self, dice: Random) -> Event | None:
         if self.state.status in ("done", "failed", "cancelled"):
@@ -366,7 +371,9 @@ class Play:
         return call.seq if call and dice.random() < 0.8 else dice.randrange(1, self.state.seq + 2)
 
     def decision(self, dice: Random) -> Event:
-        to: Any = dice.choice(["approved", "approved", "approved", "rejected"])
+        to: Any = dice.choice(["approved", "approved", "approved", "rejected", "answered"])
+        if to == "answered" or (self.state.waiting_for == "answer" and dice.random() < 0.7):
+            return ApprovalMoved(call=self.some_call(dice), to="answered", by="ann", result=self.text(dice))
         return ApprovalMoved(call=self.some_call(dice), to=to, by="ann", comment=self.text(dice))
 
     def settlement(self, dice: Random) -> Event:
