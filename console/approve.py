@@ -5,14 +5,14 @@ The form is `application/x-www-form-urlencoded` and goes to the page's own addre
 - `decision`: `approve` or `reject`; neither is chosen beforehand.
 - `digest`: the hidden field of the page that was shown; it binds the decision to what was seen.
 - `seen`: likewise hidden: the newest message that the page showed. A newer one asks for another look.
-- `word`: the word that stands in the mail and nowhere else. Needed at medium risk; a program that opens links and
+- `word`: the word that stands in the mail and nowhere else. Needed above low risk; a program that opens links and
   presses buttons does not have it. Five wrong ones and this link decides nothing any more.
 - `comment`: optional, read by the agent.
 
-A call of high risk, or one that was too long to be shown whole, has no form. Answers: 200 shown or decided (the same
-again for the same decision), 400 incomplete, 403 the word is wrong or a link is not enough, 404 no such link, 409
-decided otherwise (who and when) or overtaken by a message, 410 no longer open, 413, 415, 503. A wrong or old link tells
-nothing about any task.
+A call of high risk that one person decides, or one that was too long to be shown whole, has no form. Answers: 200 shown
+or decided (the same again for the same decision), 400 incomplete, 403 the word is wrong or a link is not enough, 404 no
+such link, 409 decided otherwise (who and when) or overtaken by a message, 410 no longer open, 413, 415, 503. A wrong or
+old link tells nothing about any task.
 
 The token is a secret: nothing logs it, the page names no other host, and `twelvefold http` keeps no access log.
 """
@@ -35,11 +35,10 @@ from triggers.body import read
 from triggers.problem import Problem
 from twelvefold.text import one_line
 from workers.card import Card, unlinked
-from workers.decisions import OTHER_WAYS, Refused, Wish, decide, decision_of
+from workers.decisions import OTHER_WAYS, Refused, Wish, closed_as, decide, decision_of
 from workers.links import PATH, Link, Links, NotALink
-from workers.outgoing import letter_key
 from workers.store import approvals
-from workers.store.approvals import Row
+from workers.store.approvals import Row, Vote
 from workers.store.database import Database
 from workers.telemetry import Log, kind_of
 
@@ -62,11 +61,12 @@ class Shown:
     row: Row
     seen: int
     written: list[tuple[str, str]]
+    votes: list[Vote]
 
     @property
     def form(self) -> bool:
         """Whether this page can decide."""
-        return self.row.open and self.card.risk != "high" and not self.card.cut
+        return self.row.open and self.card.by_mail
 
 
 def routes(db: Database, links: Links | None, ring: Callable[[str, str, str], None], log: Log) -> list[Route]:
@@ -78,15 +78,15 @@ def routes(db: Database, links: Links | None, ring: Callable[[str, str, str], No
         return _card_page(await run_in_threadpool(_look, db, links, request.path_params["token"]))
 
     async def answer(request: Request) -> Response:
-        _same_origin(request, links.url)
-        form = _fields(request, await read(request, LONGEST_FORM))
+        same_origin(request, links.url)
+        form = fields(request, await read(request, LONGEST_FORM))
         return await run_in_threadpool(_decide, db, links, request.path_params["token"], form, ring)
 
     path = PATH + "{token}"
-    return [Route(path, _told(show, log), methods=["GET"]), Route(path, _told(answer, log), methods=["POST"])]
+    return [Route(path, told(show, log), methods=["GET"]), Route(path, told(answer, log), methods=["POST"])]
 
 
-def _told(endpoint: Endpoint, log: Log) -> Endpoint:
+def told(endpoint: Endpoint, log: Log) -> Endpoint:
     """The endpoint with a page for everything that goes wrong. An error is logged without its text."""
 
     async def told(request: Request) -> Response:
@@ -114,13 +114,13 @@ def _look(db: Database, links: Links, token: str) -> Shown:
         raise TOO_OLD
     with db.connection() as connection:
         row = approvals.question(connection, link.tenant, link.task, link.call, link.asked)
-        key = letter_key(link.task, link.asked, "email", link.approver)
-        card = approvals.card(connection, link.tenant, key)
+        card = approvals.card(connection, link.tenant, f"{link.task}:email:{link.approver}", link.asked)
         if row is None or card is None:
             raise NOWHERE
         seen, _ = approvals.newest_message(connection, row)
         written = approvals.written_since(connection, row, seen)
-    return Shown(link, Card.model_validate(card), row, seen, written)
+        votes = approvals.votes(connection, row)
+    return Shown(link, Card.model_validate(card), row, seen, written, votes)
 
 
 def _decide(
@@ -130,7 +130,7 @@ def _decide(
     chosen = {"approve": "approved", "reject": "rejected"}.get(form.get("decision", ""))
     if chosen is None or not form.get("digest") or not form.get("seen", "").isdecimal():
         return _card_page(shown, 400, "Nothing is decided yet: choose Approve or Reject.")
-    if shown.form and shown.card.risk == "medium" and not form.get("word"):
+    if shown.form and shown.card.word and not form.get("word"):
         # no guess, so it is not counted: a program that sends empty forms must not use up a person's attempts
         return _card_page(shown, 400, "Nothing is decided yet: type the word that stands in the mail.")
     if chosen == "approved" and shown.card.cut:
@@ -150,7 +150,7 @@ def _decide(
     return _card_page(_look(db, links, token))
 
 
-def _same_origin(request: Request, url: str) -> None:
+def same_origin(request: Request, url: str) -> None:
     """A form of another site is refused. `Origin: null` is ours: that is what no-referrer makes of it."""
     scheme, _, rest = url.partition("://")
     origin = request.headers.get("origin", "null")
@@ -160,7 +160,8 @@ def _same_origin(request: Request, url: str) -> None:
         raise Problem(403, "Not from here", "Decide on the page that the link in the mail opens.")
 
 
-def _fields(request: Request, body: bytes) -> dict[str, str]:
+def fields(request: Request, body: bytes) -> dict[str, str]:
+    """The fields of a form, each once. Raises Problem."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise Problem(415, "Not a form", f"Send the fields of the page's form as {FORM}.")
     try:
@@ -197,9 +198,11 @@ def _outcome(shown: Shown) -> str:
     if decision is not None:
         return f"<p class='notice'>This was {escape(str(decision))}.</p>"
     if not shown.row.open:
-        state = "expired" if shown.row.state == "pending" else shown.row.state
-        return f"<p class='notice'>This is no longer open: {escape(state)}.</p>"
-    return ""
+        return f"<p class='notice'>This is no longer open: {escape(closed_as(shown.row))}.</p>"
+    if not shown.votes:
+        return ""
+    votes = ", ".join(vote.by for vote in shown.votes)
+    return f"<p class='notice'>Approved by {escape(votes)}: {len(shown.votes)} of {shown.card.quorum}.</p>"
 
 
 def _written(shown: Shown) -> str:
@@ -219,7 +222,7 @@ def _form(shown: Shown) -> str:
         return f"<section><h2>Decide</h2><p>{why} {escape(OTHER_WAYS)}</p></section>"
     word = (
         "<p><label>The word from the mail <input name='word' required maxlength='20' autocomplete='off'></label></p>"
-        if shown.card.risk == "medium"
+        if shown.card.word
         else ""
     )
     return (

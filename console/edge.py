@@ -40,6 +40,7 @@ def edge(settings: Settings) -> Edge:
     """The parts, from the settings."""
     db = Database(settings.database_url.get_secret_value(), size=settings.db_pool, application="twelvefold-http")
     agents = registry.load(settings.agent_modules)
+    agents.check_names(settings.directory)
     lanes = Lanes(settings.broker_url.get_secret_value(), settings.lane_prefix)
     log = logger(process="http")
     return Edge(

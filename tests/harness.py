@@ -82,7 +82,7 @@ class Fleet:
         with self._lock:
             self._count += 1
             key = f"k{self._count}-{self.run.worker}"
-        entry = Entry(tenant=tenant, source="test", key=key, kind="message")
+        entry = Entry(tenant=tenant, source="test", key=key, kind="message", proof="test")
         verdict = self.intake.open(self.run.registry[agent], entry, Message(text=text))
         assert verdict.task_id is not None
         return verdict.task_id

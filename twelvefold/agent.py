@@ -18,7 +18,9 @@ from .bindings import Binding, Destination
 from .budget import Budget
 from .canonical import canonical, sha256
 from .controls import Delegate, Done, NothingToDo, Wait
+from .directory import is_name
 from .errors import DeclarationError
+from .questions import AskHuman
 from .schema import check_exact, check_portable, menu_entry
 from .state import Task
 from .tool import Ctx, Tool
@@ -47,7 +49,8 @@ class Text(BaseModel):
 class Agent:
     """The declaration of an agent. `prefetch` functions look things up before the first decision of a run, each shown
     in a tag of its name; `steer(task) -> call | None` lets code speak first each turn; `success` functions return why
-    the work is not done yet, or None; `about` names the business entity of an accepted event.
+    the work is not done yet, or None; `about` names the business entity of an accepted event; `people` are the names
+    that AskHuman may ask, each from the directory or of a channel.
     """
 
     tools: list[type[Tool[Any]]]
@@ -64,6 +67,7 @@ class Agent:
     budget: Budget = field(default_factory=Budget)
     on_stuck: Literal["operator", "failed"] = "operator"
     delegates: list[str] = field(default_factory=list)
+    people: list[str] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
     triggers: list[Binding] = field(default_factory=list)
     delivery: list[Destination] = field(default_factory=list)
@@ -88,7 +92,15 @@ class Agent:
                     "Delegate", __base__=Delegate, __module__=__name__, agent=(names, ...), __doc__=Delegate.__doc__
                 )
             )
-        return {tool.__spec__.name: tool for tool in [*self.tools, *controls]}
+        own = [tool for tool in self.tools if tool is not AskHuman]
+        if self.people:
+            targets: Any = Literal[tuple(self.people)]
+            controls.append(
+                create_model(
+                    "AskHuman", __base__=AskHuman, __module__=__name__, target=(targets, ...), __doc__=AskHuman.__doc__
+                )
+            )
+        return {tool.__spec__.name: tool for tool in [*own, *controls]}
 
     @cached_property
     def renamed(self) -> dict[str, str]:
@@ -136,12 +148,14 @@ def _folder_of_caller() -> str:
 def _check(agent: Agent) -> None:
     if not agent.prompt:
         object.__setattr__(agent, "prompt", f"{agent.name}.md")
-    if len(agent.tools) > MOST_TOOLS:
+    own = [tool for tool in agent.tools if tool is not AskHuman]
+    if len(own) > MOST_TOOLS:
         raise DeclarationError(
-            f"{agent.name}: {len(agent.tools)} tools of its own; at most {MOST_TOOLS}. Split the agent, route in code."
+            f"{agent.name}: {len(own)} tools of its own; at most {MOST_TOOLS}. Split the agent, route in code."
         )
-    for tool in agent.tools:
+    for tool in own:
         _check_tool(agent, tool)
+    _check_people(agent)
     _check_names(agent)
     _check_prefetch(agent)
     if not (isinstance(agent.returns, type) and issubclass(agent.returns, BaseModel)):
@@ -162,13 +176,28 @@ def _check_tool(agent: Agent, tool: Any) -> None:
 
 
 def _check_names(agent: Agent) -> None:
-    names = [tool.__spec__.name for tool in agent.tools] + ["done", "nothing_to_do", "wait", "delegate"]
+    own = [tool.__spec__.name for tool in agent.tools if tool is not AskHuman]
+    names = [*own, "done", "nothing_to_do", "wait", "delegate", "ask_human"]
     for name in names:
         if names.count(name) > 1:
             raise DeclarationError(f"{agent.name}: two tools are named {name!r}. A name must mean one thing.")
     for former in (old for tool in agent.tools for old in tool.__spec__.was):
         if former in names:
             raise DeclarationError(f"{agent.name}: {former!r} is both a tool and the former name of one.")
+
+
+def _check_people(agent: Agent) -> None:
+    if (AskHuman in agent.tools) != bool(agent.people):
+        raise DeclarationError(
+            f"{agent.name}: AskHuman among the tools and people=[...] belong together: tools=[..., AskHuman], "
+            "people=['refund-ops'] lets the agent ask whom the directory has under that name."
+        )
+    for name in agent.people:
+        if not is_name(name):
+            raise DeclarationError(
+                f"{agent.name}: people= holds names of the directory, not {name!r}: the model reads them, and it never "
+                "sees an address. Example: people=['refund-ops']"
+            )
 
 
 def _check_prefetch(agent: Agent) -> None:

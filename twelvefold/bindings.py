@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .directory import is_name
 from .errors import DeclarationError
 
 When = Literal["done", "failed", "always"]
@@ -72,9 +73,11 @@ class to:
 
     @staticmethod
     def email(address: str, *, when: When = "always") -> Destination:
-        """An e-mail to this address."""
-        if "@" not in address:
-            raise DeclarationError(f"to.email needs an address such as 'ops@shop.example', not {address!r}.")
+        """An e-mail to this address, or to everybody behind this name of the directory."""
+        if "@" not in address and not is_name(address):
+            raise DeclarationError(
+                f"to.email needs a name of the directory or an address such as 'ops@shop.example', not {address!r}."
+            )
         return Destination("email", address, when)
 
     @staticmethod

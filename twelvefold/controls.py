@@ -51,6 +51,3 @@ class Delegate(Control):
 
     agent: str = Field(description="The name of the other agent.")
     request: str = Field(max_length=4000, description="What it should do, complete in itself.")
-
-
-CONTROLS: tuple[type[Control], ...] = (Done, NothingToDo, Wait, Delegate)

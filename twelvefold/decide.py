@@ -32,9 +32,11 @@ from .events import (
     Stuck,
 )  # fmt: skip
 from .policy import digest_of, recheck
+from .questions import AskHuman
 from .schema import arguments_of, stored_call, stored_tool
 from .state import OpenCall, State, Task, unused
 from .tool import Effect, Tool
+from .verdict import Verdict
 from .window import next_boundary
 
 APPROVAL_DEADLINE = timedelta(hours=24)
@@ -103,7 +105,7 @@ def _with_call(  # noqa: C901 - one arm a phase
     if call.phase == "chosen":
         return _verdict(agent, task, call, now)
     if call.kind == "control":
-        return _control(agent, task, call)
+        return _control(agent, task, call, now)
     if call.verdict == "ask" and _shown_args(agent, call) != call.args:
         return [ApprovalMoved(call=call.seq, to="stale", reason="the tool's arguments were upgraded since")]
     if call.kind == "effect":
@@ -175,8 +177,10 @@ def _in_doubt(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[E
     return [Settled(call=call.seq, how="unknown", by="cancel")]
 
 
-def _control(agent: Agent, task: Task, call: OpenCall) -> list[Event] | Want:
+def _control(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Event] | Want:
     tool = _tool(agent, call)
+    if isinstance(tool, AskHuman):
+        return [_question(call, tool, now)]
     if isinstance(tool, NothingToDo):
         return [Finished(status="done", reason="nothing_to_do", outcome={"text": tool.reason})]
     if isinstance(tool, Done):
@@ -187,6 +191,14 @@ def _control(agent: Agent, task: Task, call: OpenCall) -> list[Event] | Want:
     if isinstance(tool, Delegate):
         return _delegate(agent, task, call, tool)
     return Rest()
+
+
+def _question(call: OpenCall, tool: AskHuman, now: datetime) -> ApprovalAsked:
+    asked = Verdict(kind="ask", target=tool.target, risk="low", remind=None)
+    return ApprovalAsked(
+        call=call.seq, digest=call.digest, verdict=asked.model_dump_json(), target=tool.target, risk="low",
+        deadline=now + asked.deadline, kind="question",
+    )  # fmt: skip
 
 
 def _delegate(agent: Agent, task: Task, call: OpenCall, tool: Delegate) -> list[Event]:

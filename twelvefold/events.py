@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from .canonical import canonical, sha256
 from .errors import Unreadable
-from .tool import Kind, Risk
+from .tool import Kind
+from .verdict import Risk
 
 Outcome = Literal["done", "failed", "cancelled"]
 
@@ -60,6 +61,8 @@ class Arrived(Event):
     sender: str | None = None
     wait_key: str | None = None
     cleaned: int = 0
+    unproven: bool = False
+    """Nobody showed that the sender sent it: the text may be anybody's."""
 
 
 class Reopened(Event):
@@ -124,7 +127,9 @@ class PolicyDenied(Event):
 
 
 class ApprovalAsked(Event):
-    """A person has to approve the call until the deadline; `args` are the arguments where an upgrade changed them."""
+    """A person has to approve the call until the deadline; `args` are the arguments where an upgrade changed them.
+    Of the kind `question`: a person has to answer it.
+    """
 
     call: int
     args: str = ""
@@ -134,16 +139,22 @@ class ApprovalAsked(Event):
     reason: str = ""
     risk: Risk = "medium"
     deadline: datetime
+    kind: Literal["approval", "question"] = "approval"
+    editor: str = ""
+    """Who edited the arguments, so that they have to be asked about again."""
 
 
 class ApprovalMoved(Event):
-    """The approval of the call reached a state."""
+    """The approval of the call reached a state. An answered question has its answer as the `result`."""
 
     call: int
-    to: Literal["approved", "rejected", "expired", "superseded", "stale"]
+    to: Literal["approved", "rejected", "expired", "superseded", "stale", "answered"]
     by: str | None = None
     comment: str = ""
     reason: str = ""
+    result: str = ""
+    votes: tuple[str, ...] = ()
+    """All who approved, where more than one had to."""
 
 
 class Started(Event):
@@ -231,6 +242,8 @@ class ChildReturned(Event):
     tokens: int = 0
     usd: Decimal = Decimal(0)
     active_ms: int = 0
+    tainted: bool = False
+    """The child had read text of an unproven sender."""
 
 
 class LimitReached(Event):

@@ -113,9 +113,10 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
         case ApprovalAsked():
             assert s.call is not None, "an approval needs an open call"
             args = event.args or s.call.args
-            return _phase(s, "asked", due=event.deadline, digest=event.digest, args=args) | _waits("approval")
+            waits = _waits("answer" if event.kind == "question" else "approval")
+            return _phase(s, "asked", due=event.deadline, digest=event.digest, args=args) | waits
         case ApprovalMoved():
-            return _approval_moved(s, event)
+            return _approval_moved(s, seq, event)
         case Started():
             return _phase(s, "begun", key=event.key, attempt=event.attempt, due=None) | _ready()
         case Failed():
@@ -136,7 +137,7 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
                 "children_born": s.children_born + 1,
             }
         case ChildReturned():
-            return _child_returned(s, event)
+            return _child_returned(s, seq, event)
         case LimitReached():
             return _waits("budget")
         case Stuck():
@@ -210,6 +211,8 @@ def _arrived(s: State, seq: int, recorded: Recorded, event: Arrived) -> dict[str
         change = {"opened": seq, "opened_at": recorded.at}
     if event.kind == "control":
         return change
+    if event.unproven:
+        change["tainted"] = s.tainted or seq
     awaited = event.wait_key is not None and event.wait_key == s.wait_key
     if _waits_for_wait(s) and (event.kind == "message" or awaited):
         change |= _closed(s, count=1, seq=seq)
@@ -246,8 +249,10 @@ def _decided(s: State, seq: int, recorded: Recorded, event: Decided) -> dict[str
     return change | {"wait_key": wait.event, "fingerprints": ()}
 
 
-def _approval_moved(s: State, event: ApprovalMoved) -> dict[str, Any]:
+def _approval_moved(s: State, seq: int, event: ApprovalMoved) -> dict[str, Any]:
     assert s.call is not None, "an approval needs an open call"
+    if event.to == "answered":
+        return _closed(s, count=1, seq=seq, last=canonical(event.result))
     if event.to == "approved":
         return _phase(s, "approved", due=None) | _ready()
     if event.to == "stale":
@@ -303,9 +308,11 @@ def _woke(s: State, event: Woke) -> dict[str, Any]:
     return change
 
 
-def _child_returned(s: State, event: ChildReturned) -> dict[str, Any]:
+def _child_returned(s: State, seq: int, event: ChildReturned) -> dict[str, Any]:
     mine = next((child for child in s.children if child.id == event.child), None)
     change: dict[str, Any] = {"children": tuple(c for c in s.children if c.id != event.child)}
+    if event.tainted:
+        change["tainted"] = s.tainted or seq
     if event.run == s.run and mine:
         back = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
         change["used"] = unused(s.used, back)
@@ -332,7 +339,7 @@ def _resting(s: State) -> dict[str, Any]:
     if call is None or s.held:
         return _ready()
     if call.phase == "asked":
-        return _waits("approval")
+        return _waits("answer" if call.is_question else "approval")
     if call.phase == "doubt" and call.doubt != "same_key" and (call.due or call.doubt == "ask"):
         return _waits("settle")
     if _waits_for_wait(s):

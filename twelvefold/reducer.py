@@ -78,6 +78,10 @@ def stands(state: State, event: Event) -> Event:
             phase = "doubt"
         case ApprovalMoved(to="stale"):
             phase = "approved"
+        case ApprovalMoved(to="answered" | "approved" | "rejected") if state.call is not None and (
+            state.call.is_question != (event.to == "answered")
+        ):
+            phase = "none"  # an answer approves nothing, and an approval answers nothing
         case ApprovalMoved():
             phase = "asked"
         case Returned() | Failed(call=int()) if state.call is not None and state.call.kind == "read":

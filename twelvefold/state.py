@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from .bindings import Destination
 from .budget import Budget, Usage
+from .questions import AskHuman
 from .tool import Kind, Tool
 
 STATE_VERSION = 1
@@ -23,7 +24,7 @@ INLINE_RESULT = 1000
 """A last result longer than this many characters of JSON is kept by its seq alone."""
 
 Status = Literal["ready", "waiting", "done", "failed", "cancelled", "quarantined"]
-WaitingFor = Literal["approval", "event", "timer", "child", "retry", "settle", "budget", "operator"]
+WaitingFor = Literal["approval", "answer", "event", "timer", "child", "retry", "settle", "budget", "operator"]
 Phase = Literal["chosen", "asked", "approved", "begun", "doubt", "settled"]
 R = TypeVar("R")
 
@@ -50,6 +51,11 @@ class OpenCall(Frozen):
     stale: int = 0
     due: datetime | None = None
     result: str = ""
+
+    @property
+    def is_question(self) -> bool:
+        """Whether a person is to answer it, rather than to approve it."""
+        return self.tool == AskHuman.__spec__.name
 
 
 class Tally(Frozen):
@@ -112,6 +118,8 @@ class State(Frozen):
     outcome_seq: int = 0
     prefetched: int = 0
     message_seq: int = 0
+    tainted: int = 0
+    """The first event with text of an unproven sender. It stays while the task lives, as what was read does."""
     reason: str = ""
 
     def tally(self, tool: str) -> Tally:
@@ -190,6 +198,11 @@ class Task:
     def denied(self, tool: type[Tool[Any]]) -> bool:
         """Whether a call of the tool was denied or rejected in this run."""
         return any(tally.denied for tally in self._tallies(tool))
+
+    @property
+    def answered(self) -> bool:
+        """Whether a person answered a question in this run; what they said is `last(AskHuman)`."""
+        return self.did(AskHuman)
 
     def last(self, tool: type[Tool[R]]) -> R | None:
         """The tool's last result in this run, None when there is none."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from .errors import DeclarationError
+from .verdict import AUTO, Verdict
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -33,37 +34,12 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Kind = Literal["read", "write", "effect", "control"]
 Doubt = Literal["ask", "find", "same_key"]
-Risk = Literal["low", "medium", "high"]
 MEMBERS = {
     "run", "write", "record", "find", "dry_run", "key", "approval", "offered", "show", "check", "about", "upgrade",
 }  # fmt: skip
 DESTRUCTIVE = "destructive"
 EXECUTE = "execute"
 HEADER = "Write for example `class Pay(Effect[Receipt], timeout=5, doubt='find', needs={'money'}, was=('charge',))`."
-
-
-class Verdict(BaseModel):
-    """Whether a call may run: `auto`, `ask` a person, or `deny`, and why."""
-
-    model_config = ConfigDict(frozen=True)
-
-    kind: Literal["auto", "ask", "deny"]
-    reason: str = ""
-    target: str = ""
-    risk: Risk = "medium"
-
-
-AUTO = Verdict(kind="auto")
-
-
-def ask(target: str = "", reason: str = "", *, risk: Risk = "medium") -> Verdict:
-    """A person must approve the call; `target` is where they are asked."""
-    return Verdict(kind="ask", target=target, reason=reason, risk=risk)
-
-
-def deny(why: str) -> Verdict:
-    """The call must not run; the model reads why."""
-    return Verdict(kind="deny", reason=why)
 
 
 class Ctx(Protocol):

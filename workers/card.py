@@ -17,12 +17,11 @@ from pydantic import BaseModel, ConfigDict
 
 from twelvefold.markup import to_yaml
 from twelvefold.text import one_line, reveal, shorten
-from twelvefold.tool import Risk
+from twelvefold.verdict import Risk, people
 
 LONGEST_ARGUMENTS = 8_000
 LONGEST_SAYING = 500
 WIDTH = 72
-_ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 _SCHEME = re.compile(r"(?<=\w):(?=[^\s\d])")
 _DOT = re.compile(r"(?<=\S)[.\u3002\uff0e\uff61](?=[^\W\d])")
 
@@ -44,6 +43,10 @@ class Card(BaseModel):
     risk: Risk
     deadline: datetime
     digest: str
+    tainted: int = 0
+    quorum: int = 1
+    all_of: tuple[str, ...] = ()
+    four_eyes: bool = False
 
     @property
     def title(self) -> str:
@@ -62,6 +65,16 @@ class Card(BaseModel):
         return len(self._all_arguments) > LONGEST_ARGUMENTS
 
     @property
+    def by_mail(self) -> bool:
+        """Whether a link may decide. At high risk it takes the word, and a second person."""
+        return not self.cut and (self.risk != "high" or self.quorum > 1)
+
+    @property
+    def word(self) -> bool:
+        """Whether a link needs the word from the mail."""
+        return self.by_mail and self.risk != "low"
+
+    @property
     def _all_arguments(self) -> str:
         found = json.loads(self.args)
         return to_yaml(_revealed(found)) if found else "(none)\n"
@@ -74,21 +87,25 @@ class Card(BaseModel):
             ("About", one_line(reveal(self.about)) if self.about else ""),
             ("Tool", self.tool),
             ("Risk", self.risk),
+            ("Beware", f"event {self.tainted} is text of a sender nobody vouches for" if self.tainted else ""),
             ("May decide", ", ".join(people(self.target)) or "whoever may approve for this agent"),
+            ("Needed", self._needed),
             ("Until", f"{self.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC; after that it counts as expired"),
             ("Call", f"{self.call} of task {self.task}"),
         ]
         return tuple((name, text) for name, text in found if text)
 
     @property
+    def _needed(self) -> str:
+        parts = [f"the approval of {self.quorum} people"] if self.quorum > 1 else []
+        parts += [f"one of {', '.join(people(group))}" for group in self.all_of]
+        parts += ["nobody who asked for this or edited it"] if self.four_eyes else []
+        return "; ".join(parts)
+
+    @property
     def saying(self) -> str:
         """What the agent says, without anything that a reader's program would make a link of."""
         return shorten(unlinked(one_line(self.says, LONGEST_SAYING)), LONGEST_SAYING)
-
-
-def people(target: str) -> tuple[str, ...]:
-    """The addresses that a target names, in lower case: `ann@shop.example, ben@shop.example`. Others are no people."""
-    return tuple(dict.fromkeys(found.lower() for found in _ADDRESS.findall(target)))
 
 
 def letter_text(card: Card, link: str | None, word: str | None) -> str:
@@ -107,7 +124,7 @@ def letter_text(card: Card, link: str | None, word: str | None) -> str:
 def _ways(card: Card, link: str | None, word: str | None) -> Iterator[str]:
     if card.cut:
         yield "The arguments are too long for a letter and had to be cut, so this cannot be approved by mail."
-    elif link is not None and card.risk == "high":
+    elif link is not None and not card.by_mail:
         yield f"The risk is high: a link is not enough to decide. This page only shows what is asked:\n{link}"
     elif link is not None:
         yield f"Open this page; opening it decides nothing:\n{link}"

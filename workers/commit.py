@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from twelvefold.directory import Directory
 from twelvefold.errors import Stale, Unreadable
 from twelvefold.events import Quarantined, hold
 from twelvefold.reducer import reduce
@@ -28,12 +29,14 @@ def commit(work: Work, unit: Unit, run: Runtime) -> str:
     )  # fmt: skip
     key = waits.opened_key(work.place.events, work.state)
     if unit.is_open or key or approvals.concerned(batch.events):
-        return _write(unit.connection(), work, batch, key)
+        return _write(unit.connection(), work, batch, key, run.settings.directory)
     with run.db.connection() as connection:
-        return _write(connection, work, batch, None)
+        return _write(connection, work, batch, None, run.settings.directory)
 
 
-def _write(connection: Connection, work: Work, batch: Batch, wait_key: str | None) -> str:
+def _write(
+    connection: Connection, work: Work, batch: Batch, wait_key: str | None, directory: Directory
+) -> str:  # fmt: skip
     if batch.events:
         work.writing = batch.events[0].seq
     if wait_key:
@@ -44,7 +47,7 @@ def _write(connection: Connection, work: Work, batch: Batch, wait_key: str | Non
         raise Cancelled
     if status is None:
         raise Stale
-    approvals.apply(connection, work.held, batch.events)
+    approvals.apply(connection, work.held, batch.events, directory)
     if wait_key and waits.adopt(connection, work.held, wait_key):
         status = "ready"
     return status

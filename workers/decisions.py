@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import Any, Literal
 
 from twelvefold.text import clean, shorten
+from twelvefold.verdict import OPEN, Verdict, people
 
-from .card import people
 from .intake import put
 from .store import approvals, inbox
-from .store.approvals import Row
+from .store.approvals import Row, Vote
 from .store.database import Connection, Database
 from .store.inbox import Entry
 
@@ -24,6 +24,8 @@ Proof = Literal["link", "session", "override"]
 token of the API. `override`: somebody who may answer for every responder, as the shell with the database's password.
 """
 Answer = Literal["approved", "rejected"]
+Came = Literal["approved", "approved_with_edits", "rejected", "voted"]
+"""What a wish came to. `voted`: it counts, and others have to approve too."""
 ATTEMPTS = 5
 """So many wrong words, and the link decides nothing any more."""
 LONGEST_COMMENT = 2000
@@ -32,14 +34,19 @@ OTHER_WAYS = "Decide on the command line (`twelvefold approve` or `deny`) or thr
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided about a call, by whom and when."""
+    """What was decided about a call, by whom and when; `votes` of `quorum` approvals are there."""
 
-    state: Answer
+    state: Came
     by: str
     at: datetime
+    votes: int = 1
+    quorum: int = 1
 
     def __str__(self) -> str:
-        return f"{self.state} by {self.by} at {self.at:%Y-%m-%d %H:%M:%S} UTC"
+        when = f"by {self.by} at {self.at:%Y-%m-%d %H:%M:%S} UTC"
+        if self.state == "voted":
+            return f"approved {when}, which is {self.votes} of {self.quorum} approvals"
+        return f"{self.state.replace('_', ' ')} {when}"
 
 
 class Refused(Exception):
@@ -75,8 +82,9 @@ class Wish:
 
 
 def decide(db: Database, wish: Wish) -> Decision:
-    """Approve or reject; an equal repeat is answered alike. Raises Refused: 403 not by this person or not this way,
-    404 no such call, 409 decided otherwise or shown differently, 410 no longer open.
+    """Approve or reject; an equal repeat is answered alike. An approval is a vote until enough are there; one
+    rejection is enough. Raises Refused: 403 not by this person or not this way, 404 no such call, 409 decided otherwise
+    or shown differently, 410 no longer open.
     """
     with db.transaction() as connection:
         found = _decide(connection, wish)
@@ -92,15 +100,32 @@ def _decide(connection: Connection, wish: Wish) -> Decision | Refused:
     row = approvals.question(connection, locked[0], wish.task, wish.call, wish.asked)
     if row is None:
         return Refused(404, f"Task {wish.task} has asked nothing about call {wish.call}.")
-    said = _forbidden(row, wish) or _judged(row, wish) or _overtaken(connection, row, wish)
-    return said or _unproved(connection, row, wish) or _write(connection, row, wish)
+    asks, votes = row.asks, approvals.votes(connection, row)
+    said = _forbidden(row, asks, wish) or _judged(row, wish) or _voted(asks, votes, wish)
+    said = said or _own(connection, row, asks, wish) or _overtaken(connection, row, wish)
+    return said or _unproved(connection, row, asks, wish) or _write(connection, row, asks, votes, wish)
 
 
-def _forbidden(row: Row, wish: Wish) -> Refused | None:
-    named = people(row.target)
+def _forbidden(row: Row, asks: Verdict, wish: Wish) -> Refused | None:
+    named = asks.may_decide(escalated=row.escalated)
     if wish.proof == "override" or not named or wish.by.lower() in named:
         return None
     return Refused(403, f"{wish.by} is not among those who are asked.")
+
+
+def _voted(asks: Verdict, votes: list[Vote], wish: Wish) -> Decision | None:
+    """The same vote of the same person again."""
+    mine = next((vote for vote in votes if vote.by.lower() == wish.by.lower()), None)
+    if mine is None or wish.to != "approved":
+        return None
+    return Decision("voted", mine.by, mine.at, len(votes), asks.quorum)
+
+
+def _own(connection: Connection, row: Row, asks: Verdict, wish: Wish) -> Refused | None:
+    """Four eyes: who asked for it, or edited it, may reject and not approve. That holds for every way to decide."""
+    if not asks.four_eyes or wish.to != "approved" or wish.by.lower() not in approvals.requesters(connection, row):
+        return None
+    return Refused(403, f"{wish.by} asked for this or edited it; somebody else has to approve it.", kind="own_request")
 
 
 def _judged(row: Row, wish: Wish) -> Decision | Refused | None:
@@ -110,15 +135,21 @@ def _judged(row: Row, wish: Wish) -> Decision | Refused | None:
     if decision is not None:
         return decision if decision.state == wish.to else Refused(409, f"Already {decision}.", decision)
     if not row.open:
-        return Refused(410, f"No longer open: {'expired' if row.state == 'pending' else row.state}.")
+        return Refused(410, f"No longer open: {closed_as(row)}.")
     return None
+
+
+def closed_as(row: Row) -> str:
+    """The state of a question that cannot be decided any more; the reducer may not have seen that it expired."""
+    return "expired" if row.state in OPEN else row.state
 
 
 def decision_of(row: Row) -> Decision | None:
     """The decision that stands on the row."""
-    if row.state not in ("approved", "rejected"):
-        return None
-    return Decision("approved" if row.state == "approved" else "rejected", row.decided_by or "", row.decided_at)
+    match row.state:
+        case "approved" | "approved_with_edits" | "rejected":
+            return Decision(row.state, row.decided_by or "", row.decided_at)
+    return None
 
 
 def _overtaken(connection: Connection, row: Row, wish: Wish) -> Refused | None:
@@ -131,11 +162,13 @@ def _overtaken(connection: Connection, row: Row, wish: Wish) -> Refused | None:
     return Refused(409, "Somebody wrote since you looked. Read it, then decide.", kind="new_information")
 
 
-def _unproved(connection: Connection, row: Row, wish: Wish) -> Refused | None:
-    """A mail gateway opens links and may press buttons: above low risk a link must come with more."""
+def _unproved(connection: Connection, row: Row, asks: Verdict, wish: Wish) -> Refused | None:
+    """A mail gateway opens links and may press buttons: above low risk a link must come with the word, and where the
+    risk is high with a second person too.
+    """
     if wish.proof != "link" or row.risk == "low":
         return None
-    if row.risk == "high":
+    if row.risk == "high" and asks.quorum < 2:
         return Refused(403, f"The risk is high, and a link is not enough. {OTHER_WAYS}")
     tried = row.wrong_words.get(wish.by.lower(), 0)
     if tried >= ATTEMPTS:
@@ -146,12 +179,23 @@ def _unproved(connection: Connection, row: Row, wish: Wish) -> Refused | None:
     return Refused(403, f"That is not the word in the mail; {ATTEMPTS - tried - 1} attempts are left.")
 
 
-def _write(connection: Connection, row: Row, wish: Wish) -> Decision:
+def _write(connection: Connection, row: Row, asks: Verdict, votes: list[Vote], wish: Wish) -> Decision:
     comment = shorten(clean(wish.comment), LONGEST_COMMENT)
-    at = approvals.decided(connection, row, wish.to, wish.by, wish.proof, comment)
-    data = {"call": wish.call, "to": wish.to, "by": wish.by, "comment": comment}
+    data: dict[str, Any] = {"call": wish.call, "to": wish.to, "by": wish.by, "comment": comment}
+    if wish.to == "approved":
+        votes = [*votes, approvals.vote(connection, row, wish.by, wish.proof, comment)]
+        names = [vote.by for vote in votes]
+        if not asks.complete(names, everywhere=[v.by for v in votes if v.how == "override" or _stands_in(asks, v.by)]):
+            return Decision("voted", wish.by, votes[-1].at, len(votes), asks.quorum)
+        data |= {"by": ", ".join(names), "votes": names} if len(names) > 1 else {}
+    at = approvals.decided(connection, row, wish.to, data["by"], wish.proof, comment)
     tell(connection, wish.task, "decision", f"decision:{wish.call}:{row.asked}", data, wish.by)
-    return Decision(wish.to, wish.by, at)
+    return Decision(wish.to, data["by"], at, max(1, len(votes)), asks.quorum)
+
+
+def _stands_in(asks: Verdict, by: str) -> bool:
+    """Whether this is somebody who was asked because the others did not answer."""
+    return by.lower() in people(asks.escalate_to)
 
 
 def tell(connection: Connection, task_id: str, kind: str, key: str, data: dict[str, Any], by: str) -> str:

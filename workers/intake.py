@@ -115,12 +115,14 @@ class Intake:
         with self.db.transaction() as connection:
             return put(connection, entry, person=True)
 
-    def event(self, tenant: str, wait_key: str, *, source: str, key: str, payload: Any) -> Verdict:
+    def event(
+        self, tenant: str, wait_key: str, *, source: str, key: str, payload: Any, proof: str | None = None
+    ) -> Verdict:
         """An outside event for whoever waits for its key; without a waiter it stays unclaimed for 24 hours."""
         value = inspect_json(plain(payload))
         entry = Entry(
             tenant=tenant, source=source, key=key, kind="event", payload=value.value, cleaned=value.changed,
-            wait_key=wait_key,
+            wait_key=wait_key, proof=proof,
         )  # fmt: skip
         with self.db.transaction() as connection:
             waits.lock(connection, tenant, wait_key)

@@ -12,12 +12,15 @@ from typing import Any
 
 from twelvefold.decide import budget_of
 from twelvefold.state import State, unused
-from workers.card import people
+from twelvefold.verdict import people
 from workers.registry import Registry
 
 Row = Mapping[str, Any]
 UNSHOWN = ("raw", "request", "receipt", "held", "verdict", "fingerprint")
 """Members of an event that are for machines; `/thread/{id}/events` is for people and programs that act."""
+
+WAITS = {"approval": "approval", "question": "answer"}
+"""What is waited for, by the kind of a question."""
 
 
 def links(task_id: str) -> dict[str, str]:
@@ -59,10 +62,12 @@ def last_with_url(shown: list[dict[str, Any]], task_id: str) -> list[dict[str, A
 
 
 def awaiting(row: Row, asked: Sequence[Row]) -> dict[str, bool]:
-    """The two flags: whether a decision about a call is open, and whether the thread is done and takes more words."""
+    """The two flags: whether a decision about a call is open, and whether words are: an answer, or more of them for a
+    thread that is done.
+    """
     return {
-        "awaitingHumanResponse": row["status"] == "done",
-        "awaitingHumanApproval": any(question["open"] for question in asked),
+        "awaitingHumanResponse": row["status"] == "done" or any(_open(asked, "question")),
+        "awaitingHumanApproval": any(_open(asked, "approval")),
     }
 
 
@@ -73,7 +78,7 @@ def waiting(row: Row, state: State, asked: Sequence[Row], *, content: bool) -> d
         return None
     call = state.call
     shown: dict[str, Any] = {
-        "kind": "approval" if question else row["waiting_for"],
+        "kind": WAITS[question["kind"]] if question else row["waiting_for"],
         "call_id": call.seq if call else None,
         "tool": call.tool if call else None,
         "args": json.loads(call.args) if call and content else None,
@@ -84,9 +89,14 @@ def waiting(row: Row, state: State, asked: Sequence[Row], *, content: bool) -> d
     return shown | asking(question) if question else shown
 
 
+def _open(asked: Sequence[Row], kind: str) -> list[bool]:
+    return [question["open"] for question in asked if question["kind"] == kind]
+
+
 def asking(question: Row) -> dict[str, Any]:
-    """One open question: what a decision about it has to name."""
+    """One open question: what a decision about it, or an answer to it, has to name."""
     return {
+        "kind": WAITS[question["kind"]],
         "call_id": question["call"],
         "digest": question["digest"],
         "risk": question["risk"],

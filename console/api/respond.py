@@ -1,4 +1,4 @@
-"""`POST /thread/{id}/response`: words for a thread, or a decision about a call that it asked about."""
+"""`POST /thread/{id}/response`: words for a thread, an answer, or a decision about a call that it asked about."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from uuid import uuid4
 from console.edge import Edge
 from triggers.problem import Problem
 from twelvefold.state import State
+from workers.answers import Reply, answer, may_answer
 from workers.decisions import Decision, Refused, Wish, decide
 from workers.store import threads
 
@@ -41,12 +42,10 @@ def _words(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Question
     if not call.token.has("requester"):
         raise no_role(("requester",))
     said = call.read(Response)
-    if any(question["open"] for question in asked):
+    if any(question["open"] for question in asked if question["kind"] == "approval"):
         raise _mismatch(row, asked, "The thread waits for a decision about a call, not for words: send an approval.")
-    if said.call_id is not None:
-        raise _mismatch(
-            row, asked, f"No question with the call_id {said.call_id} is open. Leave it out to add a message."
-        )
+    if said.call_id is not None or _answers(call, asked):
+        return _answer(held, call, row, said, asked)
     token = call.token
     key = f"{row['id']} {call.key or uuid4()} {token.principal}"  # neither id nor key has a space: unambiguous
     verdict = held.intake.message(
@@ -73,6 +72,33 @@ def _words(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Question
         **render.links(row["id"]),
     }
     return Answer(202, document, Turn(row["id"], after))
+
+
+def _answers(call: Call, asked: Sequence[Question]) -> bool:
+    """Whether words that name no call answer the open question: those of somebody who is asked. Others are news."""
+    return any(
+        question["open"] and may_answer(question["target"], call.token.principal, "session")
+        for question in asked
+        if question["kind"] == "question"
+    )
+
+
+def _answer(held: Edge, call: Call, row: dict[str, Any], said: Response, asked: Sequence[Question]) -> Answer:
+    token = call.token
+    reply = Reply(row["id"], said.response, token.principal, "session", tenant=token.tenant, call=said.call_id)
+    try:
+        answered = answer(held.db, reply)
+    except Refused as refused:
+        if refused.code == 400:
+            raise _mismatch(row, asked, str(refused), code=refused.kind) from None
+        members = {"open": _open(asked)} if refused.kind == "call_id_required" else {}
+        raise _refused(refused, "Not answered", **members) from None
+    held.bell.ring(row["id"], row["agent"], "answers")
+    document = {
+        "accepted": True, "thread_id": row["id"], "call_id": answered.call, "answered_by": answered.by,
+        "answered_at": answered.at.replace(tzinfo=UTC).isoformat(), **render.links(row["id"]),
+    }  # fmt: skip
+    return Answer(202, document, Turn(row["id"], answered.asked))
 
 
 def _decision(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Question]) -> Answer:
@@ -103,20 +129,21 @@ def _decision(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Quest
 
 def _meant(row: dict[str, Any], said: Approval, asked: Sequence[Question]) -> Question:
     """The question that a decision is about: the one it names, or the only one of the run where the risk is low."""
+    calls = [question for question in asked if question["kind"] == "approval"]
     if said.call_id is not None and said.digest is not None:
-        named = [question for question in asked if question["call"] == said.call_id]
+        named = [question for question in calls if question["call"] == said.call_id]
         if named:
             return named[-1]
-        if row["status"] not in ENDED and any(question["open"] for question in asked):
-            raise Problem(404, "Unknown call", f"Nothing was asked about the call {said.call_id}.", open=_open(asked))
+        if row["status"] not in ENDED and any(question["open"] for question in calls):
+            raise Problem(404, "Unknown call", f"Nothing was asked about the call {said.call_id}.", open=_open(calls))
     opened = State.model_validate_json(row["state"]).opened
-    run = [question for question in asked if question["asked"] >= opened]
+    run = [question for question in calls if question["asked"] >= opened]
     if len(run) == 1 and run[0]["risk"] == "low" and said.call_id in (None, run[0]["call"]):
         return run[0]
-    if any(question["open"] for question in asked):
+    if any(question["open"] for question in calls):
         raise Problem(
             409, "Which call?", "Send `call_id` and `digest` of the call that was shown to you; `open` lists them.",
-            code="call_id_required", open=_open(asked),
+            code="call_id_required", open=_open(calls),
         )  # fmt: skip
     if row["status"] in ENDED:
         raise Problem(410, "The thread has ended", f"It is {row['status']}: nothing is left to decide.")
@@ -127,15 +154,16 @@ def _open(asked: Sequence[Question]) -> list[dict[str, Any]]:
     return [render.asking(question) for question in asked if question["open"]]
 
 
-def _mismatch(row: dict[str, Any], asked: Sequence[Question], why: str) -> Problem:
-    return bad("Not what the thread waits for", why, **render.awaiting(row, asked), waiting_for=row["waiting_for"])
+def _mismatch(row: dict[str, Any], asked: Sequence[Question], why: str, **members: Any) -> Problem:
+    flags = render.awaiting(row, asked)
+    return bad("Not what the thread waits for", why, **flags, waiting_for=row["waiting_for"], **members)
 
 
-def _refused(refused: Refused) -> Problem:
-    members = {} if refused.decision is None else _who(refused.decision)
+def _refused(refused: Refused, title: str = "", **members: Any) -> Problem:
+    members |= {} if refused.decision is None else _who(refused.decision)
     if refused.kind:
         members["code"] = refused.kind
-    return Problem(refused.code, OTHERWISE[refused.code], str(refused), None, **members)
+    return Problem(refused.code, title or OTHERWISE[refused.code], str(refused), None, **members)
 
 
 def _who(decision: Decision) -> dict[str, Any]:

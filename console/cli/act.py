@@ -9,7 +9,14 @@ from uuid import UUID
 
 import typer
 
-from .app import HOME, By, Home, TaskId, cli, fail, me, operating
+from workers import registry
+from workers.answers import Reply, answer
+from workers.ids import uuid7
+from workers.intake import Intake
+from workers.operate import Refused
+from workers.telemetry import logger
+
+from .app import HOME, By, Home, TaskId, cli, database, fail, me, operating, settings_of
 
 
 @cli.command()
@@ -22,6 +29,30 @@ def approve(task: TaskId, call: int, by: By = "", home: Home = HOME) -> None:
 def deny(task: TaskId, call: int, comment: str = "", by: By = "", home: Home = HOME) -> None:
     """Reject a call that waits for a person."""
     _decide(home, task, call, False, by, comment)
+
+
+@cli.command()
+def respond(
+    task: TaskId,
+    text: str,
+    call: Annotated[int | None, typer.Option(help="Which question, where more than one was asked.")] = None,
+    by: By = "",
+    home: Home = HOME,
+) -> None:
+    """Answer the question that a task asks; where none is open, write to the task."""
+    settings, who = settings_of(home), by or me()
+    with database(home) as db:
+        try:
+            typer.echo(answer(db, Reply(str(task), text, who, "override", call=call)))
+            return
+        except Refused as refused:
+            if refused.code != 404 or call is not None:
+                fail(3 if refused.code == 404 else 1, str(refused))
+        intake = Intake(db, registry.load(settings.agent_modules), logger())
+        said = intake.message(str(task), source="cli", key=str(uuid7()), text=text, sender=who, proof="cli")
+    if said.outcome != "accepted":
+        fail(3 if said.reason == "unknown_task" else 1, f"The task takes no message: {said.reason}.")
+    typer.echo("message accepted")
 
 
 @cli.command()

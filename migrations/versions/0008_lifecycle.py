@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0008"
-down_revision = "0005"
+down_revision = "0007"
 
 
 def upgrade() -> None:

@@ -17,8 +17,9 @@ from twelvefold.canonical import canonical
 from twelvefold.schema import menu_entry
 from twelvefold.text import clean, reveal
 from twelvefold.tool import Tool
+from twelvefold.verdict import people
 from workers import registry
-from workers.card import LONGEST_ARGUMENTS, LONGEST_SAYING, WIDTH, Card, letter_text, people, unlinked
+from workers.card import LONGEST_ARGUMENTS, LONGEST_SAYING, WIDTH, Card, letter_text, unlinked
 
 LINK = "https://fleet.example/a/v1.abc.def"
 CARD = Card(

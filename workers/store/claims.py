@@ -50,7 +50,7 @@ SELECT t.worker_id IS NOT DISTINCT FROM %(worker)s AND t.fence = %(fence)s, t.ca
 USE_APPROVAL = """
 UPDATE approvals SET used_at = clock_timestamp()
  WHERE tenant = %(tenant)s AND task_id = %(id)s AND call = %(call)s AND digest = %(digest)s
-   AND state = 'approved' AND used_at IS NULL AND valid_until > clock_timestamp()
+   AND state IN ('approved', 'approved_with_edits') AND used_at IS NULL AND valid_until > clock_timestamp()
 """
 
 RELEASE = """

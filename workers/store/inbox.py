@@ -19,7 +19,7 @@ TEXTS = ("source", "key", "type", "reason", "sender", "conversation", "proof", "
 ABSORB_AT_ONCE = 100
 
 PENDING = """
-SELECT id, kind, source, key, payload, sender, wait_key, cleaned FROM arrivals
+SELECT id, kind, source, key, payload, sender, wait_key, cleaned, proof FROM arrivals
  WHERE task_id = %s AND absorbed_seq IS NULL AND state = 'accepted' ORDER BY id LIMIT %s
 """
 
@@ -76,6 +76,7 @@ class Pending:
     sender: str | None
     wait_key: str | None
     cleaned: int
+    proof: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from twelvefold.verdict import OPEN
+
 from .database import Database
 
 TASK = """
@@ -36,15 +38,16 @@ SELECT e.seq, e.at, e.type, e.version, e.data FROM agent_events e JOIN agent_tas
 
 ASKED = """
 SELECT call, asked, digest, target, risk, state, deadline, created_at, decided_by, decided_at,
-       state = 'pending' AND deadline > clock_timestamp() AS open
+       kind, state = ANY(%(open)s) AND deadline > clock_timestamp() AS open
   FROM approvals WHERE tenant = %(tenant)s AND task_id = %(id)s AND asked >= %(opened)s ORDER BY asked
 """
 
 APPROVALS = """
 SELECT a.task_id::text, a.tenant, t.agent, a.call, t.state -> 'call' ->> 'tool' AS tool,
-       t.state -> 'call' ->> 'args' AS args, a.digest, a.target, a.risk, a.deadline, a.created_at, t.business_entity_id
+       t.state -> 'call' ->> 'args' AS args, a.digest, a.target, a.risk, a.kind, a.deadline, a.created_at,
+       t.business_entity_id
   FROM approvals a JOIN agent_tasks t ON t.id = a.task_id AND t.tenant = a.tenant
- WHERE a.state = 'pending' AND a.deadline > clock_timestamp() AND a.tenant = coalesce(%(tenant)s, a.tenant)
+ WHERE a.state = ANY(%(open)s) AND a.deadline > clock_timestamp() AND a.tenant = coalesce(%(tenant)s, a.tenant)
    AND (%(agents)s::text[] IS NULL OR t.agent = ANY(%(agents)s))
  ORDER BY a.created_at LIMIT %(most)s
 """
@@ -111,14 +114,15 @@ def events(
 
 def asked(db: Database, task_id: str, tenant: str, opened: int) -> list[dict[str, Any]]:
     """What a run has asked people, in order: `opened` is the seq it began with. `open`: it can be decided now."""
-    return db.rows(ASKED, {"id": task_id, "tenant": tenant, "opened": opened})
+    return db.rows(ASKED, {"id": task_id, "tenant": tenant, "opened": opened, "open": [*OPEN]})
 
 
 def approvals(
     db: Database, tenant: str | None = None, *, agents: Collection[str] | None = None, most: int = 200
 ) -> list[dict[str, Any]]:
     """The questions that wait for a decision, oldest first."""
-    return db.rows(APPROVALS, {"tenant": tenant, "agents": None if agents is None else list(agents), "most": most})
+    named = None if agents is None else list(agents)
+    return db.rows(APPROVALS, {"tenant": tenant, "agents": named, "open": [*OPEN], "most": most})
 
 
 def letters(
