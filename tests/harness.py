@@ -26,6 +26,7 @@ from workers.step import step
 from workers.store import log
 from workers.store.database import Database
 from workers.store.inbox import Entry
+from workers.switches import Switches
 from workers.telemetry import logger
 from workers.work import Runtime
 
@@ -73,6 +74,7 @@ class Fleet:
         )  # fmt: skip
         self.intake = Intake(self.run.db, agents, self.run.log)
         self.operate = Operate(self.run.db, agents)
+        self.switches = Switches(self.run.db)
         self._lock, self._count = Lock(), 0
 
     def open(self, agent: str = "notes", text: str = "hello", tenant: str = "t1") -> str:

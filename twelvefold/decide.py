@@ -275,11 +275,17 @@ def _stuck(s: State) -> str | None:
 def _over(agent: Agent, s: State, now: datetime) -> LimitReached | None:
     budget = budget_of(agent, s)
     over = budget.exhausted(s.used)
-    if over is None and budget.deadline and s.opened_at and now >= s.opened_at + budget.deadline:
-        over = ("deadline", now.isoformat(), str(budget.deadline))
+    end = _end(budget, s)
+    if over is None and end and now >= end:
+        over = ("deadline", now.isoformat(), end.isoformat() if s.ends_at else str(budget.deadline))
     if over is None and s.lifetime != NOTHING:
         over = budget.exhausted(s.lifetime.plus(s.used), times=LIFETIME)
     return LimitReached(dimension=over[0], used=over[1], limit=over[2]) if over else None
+
+
+def _end(budget: Budget, s: State) -> datetime | None:
+    """The absolute end of the run: as an operator set it, else as the budget says."""
+    return s.ends_at or (s.opened_at + budget.deadline if budget.deadline and s.opened_at else None)
 
 
 def usage_left(agent: Agent, s: State) -> Usage:

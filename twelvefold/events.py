@@ -300,7 +300,9 @@ class Quarantined(Event):
 
 
 class Resumed(Event):
-    """An operator set the task going again: `verb` is retry or raise; a raise adds to the budget."""
+    """An operator set the task going again: `verb` is retry or raise; a raise adds to the budget, and `deadline` takes
+    the place of the run's absolute end.
+    """
 
     by: str
     verb: Literal["retry", "raise"]
@@ -308,6 +310,7 @@ class Resumed(Event):
     tokens: int = 0
     usd: Decimal = Decimal(0)
     active_ms: int = 0
+    deadline: datetime | None = None
 
 
 TYPES: dict[str, type[Event]] = {

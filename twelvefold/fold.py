@@ -224,8 +224,8 @@ def _arrived(s: State, seq: int, recorded: Recorded, event: Arrived) -> dict[str
 def _new_run(s: State, event: Reopened, recorded: Recorded) -> dict[str, Any]:
     return {
         **_ready(), "run": event.run, "opened": event.by, "opened_at": recorded.at, "used": Usage(), "extra": Usage(),
-        "fingerprints": (), "tools": (), "failures": 0, "rejections": 0, "transport": 0, "children_born": 0,
-        "reason": "", "outcome_seq": 0, "prefetched": 0,
+        "ends_at": None, "fingerprints": (), "tools": (), "failures": 0, "rejections": 0, "transport": 0,
+        "children_born": 0, "reason": "", "outcome_seq": 0, "prefetched": 0,
     }  # fmt: skip
 
 
@@ -324,7 +324,8 @@ def _child_returned(s: State, seq: int, event: ChildReturned) -> dict[str, Any]:
 def _resumed(s: State, event: Resumed) -> dict[str, Any]:
     if event.verb == "raise":
         more = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
-        return {"extra": s.extra.plus(more)} | (_ready() if s.waiting_for == "budget" else {})
+        change = {"extra": s.extra.plus(more), "ends_at": event.deadline or s.ends_at}
+        return change | (_ready() if s.waiting_for == "budget" else {})
     reason = s.reason if s.reason == "in_doubt" else ""
     fresh = {"failures": 0, "rejections": 0, "transport": 0, "fingerprints": (), "reason": reason, "due": None}
     if s.status == "quarantined":

@@ -97,6 +97,8 @@ class State(Frozen):
     used: Usage = Usage()
     lifetime: Usage = Usage()
     extra: Usage = Usage()
+    ends_at: datetime | None = None
+    """The absolute end of this run, where an operator set one in the place of the budget's."""
     budget: Budget | None = None
     delivery: tuple[Destination, ...] = ()
     """Where the results of this task go when its opener chose; else where the agent says."""

@@ -181,7 +181,8 @@ def _shape(event: Event) -> tuple[str, dict[str, str], Any]:  # noqa: C901 - one
             state = event.how if isinstance(event, Settled) else "in doubt"
             return "doubt", {"call": str(event.call), "state": state}, data.get("result", "")
         case Blocked():
-            return "blocked", {"call": str(event.call), "scope": event.scope}, event.reason
+            until = {"until": event.until.isoformat()} if event.until else {}
+            return "blocked", {"call": str(event.call), "scope": event.scope, **until}, event.reason
         case ChildReturned():
             return "child", {"status": event.status}, event.result
         case Woke():

@@ -31,7 +31,6 @@ UNIQUE = {
 SWEEP = "the sweep serves every tenant, and changes by id what it found"
 DEAD = "a dead or leaving process gives back what it held, whosever it is"
 ALL_TENANTS = {
-    ("workers/operate.py", "Operate.lift", "FROM switches"): "an operator's verb; a switch may be for every tenant",
     ("workers/store/alive.py", "BURY", "FROM agent_tasks t"): DEAD,
     ("workers/store/alive.py", "FREE_DEAD", "FROM agent_tasks x"): DEAD,
     ("workers/store/alive.py", "leave", "UPDATE agent_tasks"): DEAD,

@@ -14,10 +14,12 @@ from .database import Connection, Database
 from .quick import quick
 
 FREEZE_LOCK = 12_0002
-"""Advisory lock: Begin takes it shared, `freeze` and every scope pause exclusively."""
+"""Advisory lock: Begin takes it shared, whoever throws a switch exclusively."""
 
-PAUSED = """EXISTS (SELECT FROM switches s WHERE s.kind = 'pause' AND s.tenant IN ('*', t.tenant)
+PAUSED = """EXISTS (SELECT FROM switches s WHERE s.tenant IN ('*', t.tenant)
+    AND (s.kind = 'pause' OR (s.kind = 'intake' AND t.seq = 0 AND t.parent_id IS NULL))
     AND s.scope IN ('*', 'agent:' || t.agent) AND (s.until IS NULL OR s.until > clock_timestamp()))"""
+"""A pause of its scope holds the task, or a stop of intake a task that has not begun; children are no intake."""
 
 CLAIM = f"""
 UPDATE agent_tasks t
