@@ -13,8 +13,10 @@ from tests.agents.notes.tables import NoteRow
 from tests.hands import change, once
 from tests.harness import Fleet, fleet
 from twelvefold import Message, Task, Verdict, Write
+from twelvefold.events import ApprovalMoved
 from twelvefold.tool import Tool
 from workers.ids import uuid7
+from workers.store import sweeps
 from workers.store.inbox import Entry
 
 if TYPE_CHECKING:
@@ -71,6 +73,23 @@ class Waits:
     def says(self, by: str, approved: bool = True, **more: Any) -> Any:
         """Somebody decides, with a session where nothing else is said."""
         return self.fleet.operate.decide(self.task, self.row["call"], approved=approved, by=by, **more)
+
+    def over(self, name: str) -> None:
+        """A time of the call is over, by the state and by the row; a sweep finds it."""
+        with self.fleet.run.db.connection() as connection:
+            connection.execute(
+                "UPDATE agent_tasks SET due_at = clock_timestamp() - interval '1 s',"
+                " state = jsonb_set(state, %(path)s, to_jsonb(clock_timestamp() - interval '1 s'))"
+                " WHERE id = %(id)s AND state #>> %(path)s IS NOT NULL",
+                {"id": self.task, "path": f"{{call,{name}}}"},
+            )
+            if name == "due":
+                connection.execute("UPDATE approvals SET deadline = clock_timestamp() - interval '1 s'")
+        assert sweeps.make_due(self.fleet.run.db) == 1
+
+    def moves(self) -> list[ApprovalMoved]:
+        """What became of the questions, as it stands in the log."""
+        return [event for event in self.fleet.events(self.task) if isinstance(event, ApprovalMoved)]
 
 
 @contextmanager

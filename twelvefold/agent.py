@@ -24,6 +24,7 @@ from .questions import AskHuman
 from .schema import check_exact, check_portable, menu_entry
 from .state import Task
 from .tool import Ctx, Tool
+from .verdict import Verdict
 
 MOST_TOOLS = 5
 TAG = re.compile(r"[a-z_][a-z0-9_]*")
@@ -50,8 +51,8 @@ class Agent:
     """The declaration of an agent. `prefetch` functions look things up before the first decision of a run, each shown
     in a tag of its name; `steer(task) -> call | None` lets code speak first each turn; `success` functions return why
     the work is not done yet, or None; `about` names the business entity of an accepted event; `people` are the names
-    that AskHuman may ask, each from the directory or of a channel; with `one_open_per_entity` what arrives about an
-    entity is news for the task about it that is open.
+    that AskHuman may ask, each from the directory or of a channel; `review(task, outcome)` is the verdict on a result
+    before it is delivered; with `one_open_per_entity` what arrives about an entity is news for its open task.
     """
 
     tools: list[type[Tool[Any]]]
@@ -74,6 +75,7 @@ class Agent:
     triggers: list[Binding] = field(default_factory=list)
     delivery: list[Destination] = field(default_factory=list)
     subject: Callable[[Any], str] | None = None
+    review: Callable[[Task, Any], Verdict] | None = None
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -39,7 +39,6 @@ from .tool import Effect, Tool
 from .verdict import Verdict
 from .window import next_boundary
 
-APPROVAL_DEADLINE = timedelta(hours=24)
 SAME_KEY_ATTEMPTS = 3
 MOST_STALE = 3
 MOST_FAILURES = 3
@@ -49,6 +48,7 @@ MOST_DEPTH = 3
 LIFETIME = 10
 """A task's lifetime holds so many budgets."""
 NOTHING = Usage()
+UNDECIDED, UNANSWERED = "Nobody decided in time. This is no rejection.", "Nobody answered in time."
 
 
 def decide(agent: Agent, task: Task, now: datetime) -> list[Event] | Want:
@@ -97,13 +97,17 @@ def _with_call(  # noqa: C901 - one arm a phase
         case "asked" if s.cancel:
             return [ApprovalMoved(call=call.seq, to="superseded", reason="cancelled")]
         case "asked" if s.status == "ready":
-            return [ApprovalMoved(call=call.seq, to="expired")]
+            return [_overdue(call, now)]
     if s.cancel:
         return [Finished(status="cancelled", reason="asked")]
     if s.status == "waiting":
         return Rest()
     if call.phase == "chosen":
         return _verdict(agent, task, call, now)
+    if call.edited:
+        moved = _edited(agent, task, call)
+        if moved is not None:
+            return [moved]
     if call.kind == "control":
         return _control(agent, task, call, now)
     if call.verdict == "ask" and _shown_args(agent, call) != call.args:
@@ -111,6 +115,28 @@ def _with_call(  # noqa: C901 - one arm a phase
     if call.kind == "effect":
         return RunEffect(attempt=1, key=_key(agent, task, call))
     return RunRead() if call.kind == "read" else RunWrite()
+
+
+def _overdue(call: OpenCall, now: datetime) -> ApprovalMoved:
+    """What a question comes to whose next time has passed: nobody decided, or nobody has decided yet."""
+    if call.due is None or call.due <= now:
+        then = call.asks.at_expiry if call.asks else "deny"
+        return ApprovalMoved(
+            call=call.seq, to="expired", reason=UNANSWERED if call.is_question else UNDECIDED,
+            then="" if then == "deny" else then,
+        )  # fmt: skip
+    late = call.escalate_at is not None and call.escalate_at <= now
+    return ApprovalMoved(call=call.seq, to="escalated" if late else "reminded")
+
+
+def _edited(agent: Agent, task: Task, call: OpenCall) -> Event | None:
+    """What the rule says to arguments that a person put in the place of those it had seen; None: they may run."""
+    verdict = recheck(agent, task, call)
+    if verdict.kind == "deny":
+        return PolicyDenied(call=call.seq, why=verdict.reason or "not allowed")
+    if verdict.kind == "ask" and call.asks is not None and verdict.rule != call.asks.rule:
+        return ApprovalMoved(call=call.seq, to="stale", reason="the rule asks others about the edited arguments")
+    return None
 
 
 def _key(agent: Agent, task: Task, call: OpenCall) -> str:
@@ -133,6 +159,9 @@ def _verdict(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Ev
     verdict = recheck(agent, task, call)
     if call.verdict == "deny" or verdict.kind == "deny":
         return [PolicyDenied(call=call.seq, why=verdict.reason or "not allowed")]
+    why = _unfinished(agent, task, call)
+    if why:
+        return [DoneRefused(call=call.seq, why=why)]
     if call.stale >= MOST_STALE:
         return [
             PolicyDenied(call=call.seq, why=f"asked {MOST_STALE} times; no approval stayed valid until it could run")
@@ -141,13 +170,14 @@ def _verdict(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Ev
     return [
         ApprovalAsked(
             call=call.seq,
-            args="" if shown == call.args else shown,
+            args=shown if shown != call.args or call.edited or call.editor else "",
             digest=digest_of(task, call.seq, call.tool, shown, verdict),
             verdict=verdict.model_dump_json(),
             target=verdict.target,
             reason=verdict.reason,
             risk=verdict.risk,
-            deadline=now + APPROVAL_DEADLINE,
+            deadline=now + verdict.deadline,
+            editor=call.editor,
         )
     ]
 
@@ -184,7 +214,7 @@ def _control(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Ev
     if isinstance(tool, NothingToDo):
         return [Finished(status="done", reason="nothing_to_do", outcome={"text": tool.reason})]
     if isinstance(tool, Done):
-        why = next((w for w in (check(task) for check in agent.success) if w), None)
+        why = _unfinished(agent, task, call)
         if why:
             return [DoneRefused(call=call.seq, why=why)]
         return [Finished(status="done", outcome=json.loads(call.args)["outcome"])]
@@ -199,6 +229,13 @@ def _question(task: Task, call: OpenCall, tool: AskHuman, now: datetime) -> Appr
         call=call.seq, digest=digest_of(task, call.seq, call.tool, call.args, asked), verdict=asked.model_dump_json(),
         target=tool.target, risk="low", deadline=now + asked.deadline, kind="question",
     )  # fmt: skip
+
+
+def _unfinished(agent: Agent, task: Task, call: OpenCall) -> str | None:
+    """Why a Done comes too early; nobody reviews what is not finished."""
+    if call.tool != Done.__spec__.name:
+        return None
+    return next((why for why in (check(task) for check in agent.success) if why), None)
 
 
 def _delegate(agent: Agent, task: Task, call: OpenCall, tool: Delegate) -> list[Event]:

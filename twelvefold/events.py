@@ -145,16 +145,27 @@ class ApprovalAsked(Event):
 
 
 class ApprovalMoved(Event):
-    """The approval of the call reached a state. An answered question has its answer as the `result`."""
+    """The approval of the call reached a state. `edited`: the call goes on with other arguments, asked anew. An
+    answered question has its answer as the `result`.
+    """
 
     call: int
-    to: Literal["approved", "rejected", "expired", "superseded", "stale", "answered"]
+    to: Literal[
+        "reminded", "escalated", "approved", "approved_with_edits", "edited", "rejected", "expired", "superseded",
+        "stale", "answered",
+    ]  # fmt: skip
     by: str | None = None
     comment: str = ""
     reason: str = ""
     result: str = ""
     votes: tuple[str, ...] = ()
     """All who approved, where more than one had to."""
+    args: str = ""
+    """The arguments as a person edited them; `changed` holds what each was and is, `digest` binds the approval."""
+    changed: dict[str, JsonValue] = {}
+    digest: str = ""
+    then: Literal["", "park", "allow"] = ""
+    """What an expired question comes to, where that is not a denial."""
 
 
 class Started(Event):

@@ -42,6 +42,7 @@ from .events import (
     Woke,
 )  # fmt: skip
 from .state import INLINE_RESULT, Child, OpenCall, State, unused
+from .verdict import Verdict
 
 UNSEEN = (ModelAsked, Started, Finished, Quarantined, LimitReached, ApprovalAsked)
 """Bookkeeping that a model has no use for."""
@@ -112,9 +113,8 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
             return _closed(s, denied=1)
         case ApprovalAsked():
             assert s.call is not None, "an approval needs an open call"
-            args = event.args or s.call.args
             waits = _waits("answer" if event.kind == "question" else "approval")
-            return _phase(s, "asked", due=event.deadline, digest=event.digest, args=args) | waits
+            return _asked(s, recorded, event) | waits
         case ApprovalMoved():
             return _approval_moved(s, seq, event)
         case Started():
@@ -249,14 +249,39 @@ def _decided(s: State, seq: int, recorded: Recorded, event: Decided) -> dict[str
     return change | {"wait_key": wait.event, "fingerprints": ()}
 
 
+def _asked(s: State, recorded: Recorded, event: ApprovalAsked) -> dict[str, Any]:
+    assert s.call is not None, "an approval needs an open call"
+    asks = Verdict.model_validate_json(event.verdict)
+    times = {"remind_at": asks.remind, "escalate_at": asks.escalate if asks.escalate_to else None}
+    before = {name: recorded.at + after for name, after in times.items() if after and after < asks.deadline}
+    return _phase(
+        s, "asked", due=event.deadline, digest=event.digest, args=event.args or s.call.args, asked=recorded.seq,
+        asks=asks, **before,
+    )  # fmt: skip
+
+
 def _approval_moved(s: State, seq: int, event: ApprovalMoved) -> dict[str, Any]:
     assert s.call is not None, "an approval needs an open call"
-    if event.to == "answered":
-        return _closed(s, count=1, seq=seq, last=canonical(event.result))
-    if event.to == "approved":
-        return _phase(s, "approved", due=None) | _ready()
-    if event.to == "stale":
-        return _phase(s, "chosen", due=None, stale=s.call.stale + 1, verdict="ask") | _ready()
+    over: dict[str, Any] = {"due": None, "remind_at": None, "escalate_at": None}
+    match event.to:
+        case "answered":
+            return _closed(s, count=1, seq=seq, last=canonical(event.result))
+        case "reminded":
+            return _phase(s, "asked", remind_at=None) | _waits("approval")
+        case "escalated":
+            return _phase(s, "asked", remind_at=None, escalate_at=None) | _waits("approval")
+        case "approved":
+            return _phase(s, "approved", **over) | _ready()
+        case "approved_with_edits":
+            return _phase(s, "approved", args=event.args, digest=event.digest, edited=True, **over) | _ready()
+        case "edited":
+            return _phase(s, "chosen", args=event.args, editor=event.by or "", verdict="ask", **over) | _ready()
+        case "stale":
+            return _phase(s, "chosen", stale=s.call.stale + 1, verdict="ask", **over) | _ready()
+        case "expired" if event.then == "allow":
+            return _phase(s, "approved", **over) | _ready()
+        case "expired" if event.then == "park":
+            return _phase(s, "chosen", verdict="ask", **over) | _waits("operator") | {"reason": "approval_expired"}
     return _closed(s, denied=1)
 
 
@@ -301,6 +326,8 @@ def _woke(s: State, event: Woke) -> dict[str, Any]:
     change: dict[str, Any] = {}
     if "wait" in event.passed:
         change |= {"due": None} | (_ready() if s.waiting_for == "retry" else {})
+    if s.call is not None and s.call.phase == "asked":
+        return change | (_ready() if set(event.passed) - {"wait"} else {})  # what is over, `decide` sees by its time
     if s.call is not None and any(name != "wait" for name in event.passed):
         if _waits_for_wait(s):
             return change | _closed(s, count=1, seq=s.seq + 1)

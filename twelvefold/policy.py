@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .agent import Agent
 from .canonical import call_digest
+from .controls import Done
 from .events import Decided
 from .schema import stored_call
 from .state import OpenCall, Task
@@ -23,7 +24,10 @@ def verdict_of(agent: Agent, task: Task, call: Tool[object]) -> Verdict:
         return deny(f"{name} is not among this agent's tools.")
     if not call.offered(task):
         return deny(f"{name} is not offered now.")
-    verdict = call.approval(task)
+    if isinstance(call, Done) and agent.review is not None:
+        verdict = agent.review(task, call.outcome)
+    else:
+        verdict = call.approval(task)
     if DESTRUCTIVE in call.__spec__.needs and verdict.kind != "deny":
         verdict = verdict.model_copy(
             update={"kind": "ask", "reason": verdict.reason or f"{name} is destructive", "risk": "high"}

@@ -18,6 +18,7 @@ from .bindings import Destination
 from .budget import Budget, Usage
 from .questions import AskHuman
 from .tool import Kind, Tool
+from .verdict import Verdict
 
 STATE_VERSION = 1
 INLINE_RESULT = 1000
@@ -51,6 +52,14 @@ class OpenCall(Frozen):
     stale: int = 0
     due: datetime | None = None
     result: str = ""
+    asked: int = 0
+    """The seq of the question about it, `asks` is its verdict, with the times of the next letters about it."""
+    asks: Verdict | None = None
+    remind_at: datetime | None = None
+    escalate_at: datetime | None = None
+    editor: str = ""
+    edited: bool = False
+    """An approval of arguments that the rule has not seen yet."""
 
     @property
     def is_question(self) -> bool:
@@ -128,10 +137,12 @@ class State(Frozen):
 
     def deadlines(self) -> tuple[tuple[str, datetime], ...]:
         """What is waited for until when, earliest first."""
-        found = [("wait", self.due)] if self.due else []
-        if self.call and self.call.due:
-            found.append((self.call.phase, self.call.due))
-        return tuple(sorted(((n, at) for n, at in found if at), key=lambda pair: pair[1]))
+        found: list[tuple[str, datetime]] = [("wait", self.due)] if self.due else []
+        if self.call:
+            times = [(self.call.phase, self.call.due), ("remind", self.call.remind_at),
+                     ("escalate", self.call.escalate_at)]  # fmt: skip
+            found += [(name, at) for name, at in times if at]
+        return tuple(sorted(found, key=lambda pair: pair[1]))
 
     def due_at(self) -> datetime | None:
         """The least deadline; None when only an arrival can wake the task."""

@@ -175,7 +175,9 @@ def _shape(event: Event) -> tuple[str, dict[str, str], Any]:  # noqa: C901 - one
         case ApprovalMoved(to="answered"):
             return "answer", {"call": str(event.call)}, event.result
         case ApprovalMoved():
-            return "approval", {"call": str(event.call), "state": event.to}, event.comment or event.reason
+            said = event.comment or event.reason
+            told = {"changed": event.changed, "comment": said} if event.changed else said
+            return "approval", {"call": str(event.call), "state": event.to}, told
         case Doubted() | Settled():
             data = event.model_dump(mode="json", exclude_defaults=True)
             state = event.how if isinstance(event, Settled) else "in doubt"

@@ -48,6 +48,8 @@ def _judged_again(work: Work, call: OpenCall) -> Event | None:
         return PolicyDenied(call=call.seq, why=verdict.reason or "not allowed any more")
     if verdict.kind == "ask" and call.verdict != "ask":
         return ApprovalMoved(call=call.seq, to="stale", reason="the rule asks for an approval now")
+    if verdict.kind == "ask" and call.asks is not None and verdict.rule != call.asks.rule:
+        return ApprovalMoved(call=call.seq, to="stale", reason="the rule asks others now")
     return None
 
 

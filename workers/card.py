@@ -47,6 +47,9 @@ class Card(BaseModel):
     quorum: int = 1
     all_of: tuple[str, ...] = ()
     four_eyes: bool = False
+    editor: str = ""
+    escalated: str = ""
+    """Who may decide too, since nobody else has."""
 
     @property
     def title(self) -> str:
@@ -89,6 +92,8 @@ class Card(BaseModel):
             ("Risk", self.risk),
             ("Beware", f"event {self.tainted} is text of a sender nobody vouches for" if self.tainted else ""),
             ("May decide", ", ".join(people(self.target)) or "whoever may approve for this agent"),
+            ("And now", ", ".join(people(self.escalated))),
+            ("Edited by", one_line(reveal(self.editor)) if self.editor else ""),
             ("Needed", self._needed),
             ("Until", f"{self.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC; after that it counts as expired"),
             ("Call", f"{self.call} of task {self.task}"),

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from twelvefold.canonical import call_digest
 from twelvefold.text import clean, shorten
 from twelvefold.verdict import OPEN, Verdict, people
 
+from .edits import Edit, Unfit, read_edit
 from .intake import put
+from .registry import Registry
 from .store import approvals, inbox
 from .store.approvals import Row, Vote
 from .store.database import Connection, Database
@@ -24,8 +27,8 @@ Proof = Literal["link", "session", "override"]
 token of the API. `override`: somebody who may answer for every responder, as the shell with the database's password.
 """
 Answer = Literal["approved", "rejected"]
-Came = Literal["approved", "approved_with_edits", "rejected", "voted"]
-"""What a wish came to. `voted`: it counts, and others have to approve too."""
+Came = Literal["approved", "approved_with_edits", "edited", "rejected", "voted"]
+"""What a wish came to. `voted`: it counts, and others have to approve too. `edited`: it is asked anew as edited."""
 ATTEMPTS = 5
 """So many wrong words, and the link decides nothing any more."""
 LONGEST_COMMENT = 2000
@@ -50,8 +53,9 @@ class Decision:
 
 
 class Refused(Exception):
-    """The wish does not fit the state of things. `code` is what an HTTP answer says: 403, 404, 409 or 410; `decision`
-    is the one that was quicker, where there is one; `kind` is for programs: `new_information` or nothing.
+    """The wish does not fit the state of things. `code` is what an HTTP answer says: 400, 403, 404, 409 or 410;
+    `decision` is the one that was quicker, where there is one; `kind` is for programs: `new_information`,
+    `own_request`, `unfit` or nothing.
     """
 
     def __init__(self, code: int, text: str, decision: Decision | None = None, kind: str = "") -> None:
@@ -65,7 +69,7 @@ class Refused(Exception):
 class Wish:
     """What somebody wants decided. `asked` names the question where the card does, else it is the newest one about the
     call; `digest` is that of the call as it was shown, `seen` the seq of the newest message beside it; `word`: whether
-    the word from the mail was right.
+    the word from the mail was right; `edited`: arguments to approve in the place of those shown, as canonical JSON.
     """
 
     task: str
@@ -79,21 +83,22 @@ class Wish:
     comment: str = ""
     word: bool = False
     seen: int | None = None
+    edited: str | None = None
 
 
-def decide(db: Database, wish: Wish) -> Decision:
-    """Approve or reject; an equal repeat is answered alike. An approval is a vote until enough are there; one
-    rejection is enough. Raises Refused: 403 not by this person or not this way, 404 no such call, 409 decided otherwise
-    or shown differently, 410 no longer open.
+def decide(db: Database, wish: Wish, agents: Registry | None = None) -> Decision:
+    """Approve or reject; an equal repeat is answered alike. An approval is a vote until enough are there; one rejection
+    is enough. `agents` read the arguments that somebody edited. Raises Refused: 400 those do not fit, 403 not by this
+    person or not this way, 404 no such call, 409 decided otherwise or shown differently, 410 no longer open.
     """
     with db.transaction() as connection:
-        found = _decide(connection, wish)
+        found = _decide(connection, wish, agents)
     if isinstance(found, Refused):  # only now: a wrong word is counted in this very transaction
         raise found
     return found
 
 
-def _decide(connection: Connection, wish: Wish) -> Decision | Refused:
+def _decide(connection: Connection, wish: Wish, agents: Registry | None) -> Decision | Refused:
     locked = inbox.lock(connection, wish.task)
     if locked is None or wish.tenant not in (None, locked[0]):
         return Refused(404, f"There is no task {wish.task}.")
@@ -103,7 +108,15 @@ def _decide(connection: Connection, wish: Wish) -> Decision | Refused:
     asks, votes = row.asks, approvals.votes(connection, row)
     said = _forbidden(row, asks, wish) or _judged(row, wish) or _voted(asks, votes, wish)
     said = said or _own(connection, row, asks, wish) or _overtaken(connection, row, wish)
-    return said or _unproved(connection, row, asks, wish) or _write(connection, row, asks, votes, wish)
+    said = said or _unproved(connection, row, asks, wish)
+    if said is not None:
+        return said
+    if wish.edited is not None and wish.to == "approved":
+        assert agents is not None, "arguments are read by the tool of an agent"
+        edit = _edit(connection, row, wish.edited, agents)
+        if isinstance(edit, Refused) or edit.changed:
+            return edit if isinstance(edit, Refused) else _write_edited(connection, row, asks, wish, edit)
+    return _write(connection, row, asks, votes, wish)
 
 
 def _forbidden(row: Row, asks: Verdict, wish: Wish) -> Refused | None:
@@ -129,11 +142,15 @@ def _own(connection: Connection, row: Row, asks: Verdict, wish: Wish) -> Refused
 
 
 def _judged(row: Row, wish: Wish) -> Decision | Refused | None:
-    if wish.digest is not None and wish.digest != row.digest:
-        return Refused(409, "What you saw is not what is asked now. Look at the call again and decide anew.")
     decision = decision_of(row)
+    if decision is not None and wish.edited is not None and wish.edited == row.edited:
+        return decision
+    if wish.digest is not None and wish.digest != row.digest:
+        seen = "What you saw is not what is asked now. Look at the call again and decide anew."
+        return Refused(409, f"Already {decision}. {seen}" if decision else seen, decision)
     if decision is not None:
-        return decision if decision.state == wish.to else Refused(409, f"Already {decision}.", decision)
+        same = decision.state == wish.to and wish.edited is None
+        return decision if same else Refused(409, f"Already {decision}.", decision)
     if not row.open:
         return Refused(410, f"No longer open: {closed_as(row)}.")
     return None
@@ -149,6 +166,8 @@ def decision_of(row: Row) -> Decision | None:
     match row.state:
         case "approved" | "approved_with_edits" | "rejected":
             return Decision(row.state, row.decided_by or "", row.decided_at)
+        case "superseded" if row.edited is not None:
+            return Decision("edited", row.decided_by or "", row.decided_at)
     return None
 
 
@@ -191,6 +210,39 @@ def _write(connection: Connection, row: Row, asks: Verdict, votes: list[Vote], w
     at = approvals.decided(connection, row, wish.to, data["by"], wish.proof, comment)
     tell(connection, wish.task, "decision", f"decision:{wish.call}:{row.asked}", data, wish.by)
     return Decision(wish.to, data["by"], at, max(1, len(votes)), asks.quorum)
+
+
+def _edit(connection: Connection, row: Row, given: str, agents: Registry) -> Edit | Refused:
+    found = approvals.open_call(connection, row)
+    if found is None:
+        return Refused(410, "The call is no longer in hand.")
+    try:
+        return read_edit(agents, *found, given)
+    except Unfit as error:
+        return Refused(400, f"{error} Nothing is decided.", kind="unfit")
+
+
+def _write_edited(connection: Connection, row: Row, asks: Verdict, wish: Wish, edit: Edit) -> Decision:
+    """One person's edit is an approval. Where others have to see it, because more than one approves, the editor may
+    not, or its preview is another, the question is over and the edited call is asked about anew.
+    """
+    comment = shorten(clean(wish.comment), LONGEST_COMMENT)
+    data = {"call": wish.call, "by": wish.by, "comment": comment, "args": edit.args, "changed": edit.changed}
+    if asks.quorum > 1 or asks.four_eyes or edit.previewed:
+        at = approvals.decided(connection, row, "superseded", wish.by, wish.proof, comment, edited=wish.edited or "")
+        data |= {"to": "edited"}
+        come = Decision("edited", wish.by, at, 0, asks.quorum)
+    else:
+        digest = call_digest(row.task, row.call, edit.tool, edit.args, row.verdict)
+        approvals.vote(connection, row, wish.by, wish.proof, comment)
+        at = approvals.decided(
+            connection, row, "approved_with_edits", wish.by, wish.proof, comment, digest=digest,
+            edited=wish.edited or "",
+        )  # fmt: skip
+        data |= {"to": "approved_with_edits", "digest": digest}
+        come = Decision("approved_with_edits", wish.by, at)
+    tell(connection, wish.task, "decision", f"decision:{wish.call}:{row.asked}", data, wish.by)
+    return come
 
 
 def _stands_in(asks: Verdict, by: str) -> bool:

@@ -43,14 +43,17 @@ class Operate:
         digest: str | None = None,
         comment: str = "",
         proof: Proof = "session",
+        edited: str | None = None,
     ) -> Decision:
-        """Approve or reject an asked call; the first decision wins, an equal repeat is answered alike.
+        """Approve or reject an asked call; the first decision wins, an equal repeat is answered alike. `edited`:
+        approve it with these arguments, as canonical JSON.
 
         `by` must be among the people whom the question names, unless it names none or `proof` is `override`. Raises
         Refused as `decisions.decide` does.
         """
         to: Answer = "approved" if approved else "rejected"
-        return decide(self.db, Wish(task_id, call, to, by, proof, digest=digest, comment=comment))
+        wish = Wish(task_id, call, to, by, proof, digest=digest, comment=comment, edited=edited)
+        return decide(self.db, wish, self.registry)
 
     def settle(
         self, task_id: str, call: int, *, how: Literal["happened", "not", "abandoned"], by: str, result: Any = None

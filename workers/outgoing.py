@@ -9,7 +9,7 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from twelvefold.decide import budget_of
-from twelvefold.events import ApprovalAsked, ChildReturned, ChildStarted, Finished, Recorded
+from twelvefold.events import ApprovalAsked, ApprovalMoved, ChildReturned, ChildStarted, Finished, Recorded
 from twelvefold.markup import to_yaml
 from twelvefold.state import Child as ChildRef
 from twelvefold.state import OpenCall, State, unused
@@ -30,6 +30,8 @@ def letters(work: Work, run: Runtime) -> list[Letter]:
     for recorded in work.place.events:
         if isinstance(recorded.event, ApprovalAsked):
             found += _questions(work, run, recorded, recorded.event)
+        elif isinstance(recorded.event, ApprovalMoved) and recorded.event.to in ("reminded", "escalated"):
+            found += _again(work, run, recorded, recorded.event)
         elif isinstance(recorded.event, Finished):
             found += _results(work, run, recorded, recorded.event)
             found += _to_parent(work, recorded, recorded.event)
@@ -40,19 +42,38 @@ def letters(work: Work, run: Runtime) -> list[Letter]:
 def _questions(work: Work, run: Runtime, recorded: Recorded, event: ApprovalAsked) -> list[Letter]:
     """One letter to each person whom the rule names. A question to nobody who has an address is told in the log."""
     call = work.state.call
-    if call is None or call.seq != event.call:
+    if call is None or call.seq != event.call or call.asks is None:
         return []  # the question was over again in this very step
-    asks = Verdict.model_validate_json(event.verdict).among(run.settings.directory)
     if event.kind == "question":
-        return _to_each(work, recorded, asks.target, _asking(work, recorded, event, call, asks.target))
+        target = call.asks.among(run.settings.directory).target
+        return _to_each(work, recorded, target, _asking(work, recorded, event, call, target))
+    asks = call.asks.among(run.settings.directory)
+    return _to_each(work, recorded, asks.target, _card(work, recorded, call, asks))
+
+
+def _again(work: Work, run: Runtime, recorded: Recorded, event: ApprovalMoved) -> list[Letter]:
+    """The same question once more: to the same people, or to those who are asked when these do not answer."""
+    call = work.state.call
+    if call is None or call.asks is None:
+        return []
+    asks = call.asks.among(run.settings.directory)
+    if event.to == "reminded":
+        return _to_each(work, recorded, asks.target, _card(work, recorded, call, asks, "Reminder: "))
+    card = _card(work, recorded, call, asks, "Nobody has decided yet: ", asks.escalate_to)
+    return _to_each(work, recorded, asks.escalate_to, card)
+
+
+def _card(
+    work: Work, recorded: Recorded, call: OpenCall, asks: Verdict, first: str = "", escalated: str = ""
+) -> dict[str, Any]:
+    assert call.due is not None, "the call is asked about"
     card = Card(
-        agent=work.agent.name, about=work.state.about, task=work.held.id, call=call.seq, asked=recorded.seq,
-        tool=call.tool, args=call.args, says=event.reason, target=asks.target, risk=event.risk,
-        deadline=event.deadline, digest=event.digest, quorum=asks.quorum, all_of=asks.all_of, four_eyes=asks.four_eyes,
-        tainted=asks.tainted,
+        agent=work.agent.name, about=work.state.about, task=work.held.id, call=call.seq, asked=call.asked,
+        tool=call.tool, args=call.args, says=asks.reason, target=asks.target, risk=asks.risk, deadline=call.due,
+        digest=call.digest, quorum=asks.quorum, all_of=asks.all_of, four_eyes=asks.four_eyes, editor=call.editor,
+        tainted=asks.tainted, escalated=escalated,
     )  # fmt: skip
-    payload = {"subject": card.title, "card": card.model_dump(mode="json"), "at": recorded.at.isoformat()}
-    return _to_each(work, recorded, asks.target, payload)
+    return {"subject": first + card.title, "card": card.model_dump(mode="json"), "at": recorded.at.isoformat()}
 
 
 def _asking(work: Work, recorded: Recorded, event: ApprovalAsked, call: OpenCall, target: str) -> dict[str, Any]:

@@ -62,7 +62,9 @@ class Response(Body):
 
 
 class Approval(Body):
-    """`POST /thread/{id}/response`: yes or no to a call, as it was shown (`call_id`, `digest`, `seen`)."""
+    """`POST /thread/{id}/response`: yes or no to a call, as it was shown (`call_id`, `digest`, `seen`); with
+    `edited_args` yes to these members in the place of those shown.
+    """
 
     type: Literal["approval"]
     approved: StrictBool

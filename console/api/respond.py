@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from console.edge import Edge
 from triggers.problem import Problem
+from twelvefold.canonical import canonical
 from twelvefold.state import State
 from workers.answers import Reply, answer, may_answer
 from workers.decisions import Decision, Refused, Wish, decide
@@ -21,7 +22,13 @@ from .problems import bad, key_taken, no_role
 from .request import Answer, Call, Turn
 
 ENDED = ("done", "failed", "cancelled")
-OTHERWISE = {403: "Not yours to decide", 404: "Unknown call", 409: "Not decided", 410: "No longer open"}
+OTHERWISE = {
+    400: "The arguments do not fit",
+    403: "Not yours to decide",
+    404: "Unknown call",
+    409: "Not decided",
+    410: "No longer open",
+}
 Question = dict[str, Any]
 
 
@@ -110,18 +117,14 @@ def _decision(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Quest
     if not call.token.has("approver"):
         raise no_role(("approver",))
     said = call.read(Approval)
-    if said.edited_args is not None:
-        raise bad(
-            "No edits yet", "Arguments cannot be edited here. Reject the call and say in `comment` what to change."
-        )
     question = _meant(row, said, asked)
     wish = Wish(
         row["id"], question["call"], "approved" if said.approved else "rejected", call.token.principal, "session",
         tenant=call.token.tenant, asked=question["asked"], digest=said.digest, comment=said.comment,
-        seen=said.seen,
+        seen=said.seen, edited=_edited(said),
     )  # fmt: skip
     try:
-        decision = decide(held.db, wish)
+        decision = decide(held.db, wish, held.agents)
     except Refused as refused:
         raise _refused(refused) from None
     held.bell.ring(row["id"], row["agent"], "answers")
@@ -130,6 +133,19 @@ def _decision(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Quest
         **_who(decision), **render.links(row["id"]),
     }  # fmt: skip
     return Answer(202, document, Turn(row["id"], question["asked"]))
+
+
+def _edited(said: Approval) -> str | None:
+    if said.edited_args is None:
+        return None
+    if not said.approved:
+        raise bad(
+            "Edited and rejected", "Send `edited_args` with `approved: true`, or say in `comment` what to change."
+        )
+    try:
+        return canonical(said.edited_args)
+    except TypeError as error:
+        raise bad("The arguments do not fit", str(error)) from None
 
 
 def _meant(row: dict[str, Any], said: Approval, asked: Sequence[Question]) -> Question:
@@ -174,4 +190,5 @@ def _refused(refused: Refused, title: str = "", **members: Any) -> Problem:
 def _who(decision: Decision) -> dict[str, Any]:
     """Who decided what, and when."""
     at = decision.at.replace(tzinfo=UTC).isoformat()
-    return {"decision": decision.state, "decided_by": decision.by, "decided_at": at}
+    votes = {"votes": decision.votes, "quorum": decision.quorum} if decision.quorum > 1 else {}
+    return {"decision": decision.state, "decided_by": decision.by, "decided_at": at, **votes}

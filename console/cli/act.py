@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 from uuid import UUID
 
 import typer
 
+from twelvefold.canonical import canonical
 from workers import registry
 from workers.answers import Reply, answer
 from workers.ids import uuid7
@@ -20,9 +22,15 @@ from .app import HOME, By, Home, TaskId, cli, database, fail, me, operating, set
 
 
 @cli.command()
-def approve(task: TaskId, call: int, by: By = "", home: Home = HOME) -> None:
-    """Approve a call that waits for a person."""
-    _decide(home, task, call, True, by)
+def approve(
+    task: TaskId,
+    call: int,
+    edit: Annotated[str | None, typer.Option(help="Arguments to change, as a JSON object.")] = None,
+    by: By = "",
+    home: Home = HOME,
+) -> None:
+    """Approve a call that waits for a person, as it was shown or with other arguments."""
+    _decide(home, task, call, True, by, edit=edit)
 
 
 @cli.command()
@@ -102,8 +110,16 @@ def retry(task: TaskId, by: By = "", home: Home = HOME) -> None:
         operate.retry(str(task), by=by or me())
 
 
-def _decide(home: Path, task: UUID, call: int, approved: bool, by: str, comment: str = "") -> None:
+def _decide(
+    home: Path, task: UUID, call: int, approved: bool, by: str, comment: str = "", edit: str | None = None
+) -> None:
+    try:
+        edited = None if edit is None else canonical(json.loads(edit, parse_float=Decimal))
+    except ValueError as error:
+        fail(2, f"--edit takes a JSON object, such as '{{\"amount\": 5}}': {error}")
     with operating(home) as operate:
         by = by or me()
-        decision = operate.decide(str(task), call, approved=approved, by=by, comment=comment, proof="override")
+        decision = operate.decide(
+            str(task), call, approved=approved, by=by, comment=comment, proof="override", edited=edited
+        )
         typer.echo(decision.state)

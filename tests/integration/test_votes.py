@@ -9,7 +9,6 @@ import pytest
 from tests.deciding import ANN, BEN, CLEO, DAN, waits
 from tests.hands import together
 from twelvefold import DeclarationError, ask
-from twelvefold.events import ApprovalMoved
 from workers.operate import Refused
 
 THREE = f"{ANN}, {BEN}, {CLEO}"
@@ -84,8 +83,7 @@ def test_the_log_names_everybody_who_approved(fresh_database: Any) -> None:
         w.says(ANN)
         w.says(CLEO)
         w.fleet.drain(w.task)
-        moved = [event for event in w.fleet.events(w.task) if isinstance(event, ApprovalMoved)]
-        assert [(event.to, event.votes) for event in moved] == [("approved", (ANN, CLEO))]
+        assert [(event.to, event.votes) for event in w.moves()] == [("approved", (ANN, CLEO))]
 
 
 @pytest.mark.parametrize("proof", ["session", "override"])

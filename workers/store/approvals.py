@@ -73,6 +73,15 @@ SELECT r.sender FROM up JOIN arrivals r ON r.task_id = up.id
  WHERE r.kind = 'message' AND r.state = 'accepted' AND r.absorbed_seq IS NULL AND r.sender <> ''
 """
 """Who wrote to the run that asks, or to those that delegated to it, read by now or not."""
+STAGE = """
+UPDATE approvals SET state = %(to)s,
+       escalated_at = CASE WHEN %(to)s = 'escalated' THEN clock_timestamp() ELSE escalated_at END
+ WHERE tenant = %(tenant)s AND task_id = %(id)s AND call = %(call)s AND state = ANY(%(source)s)
+"""
+CALL = """
+SELECT agent, state -> 'call' ->> 'tool', state -> 'call' ->> 'args' FROM agent_tasks
+ WHERE tenant = %(tenant)s AND id = %(task)s AND (state -> 'call' ->> 'seq')::int = %(call)s
+"""
 CARD = """
 SELECT payload -> 'card' FROM outbox
  WHERE tenant = %s AND conversation = %s AND (payload -> 'card' ->> 'asked')::int = %s ORDER BY n DESC LIMIT 1
@@ -89,6 +98,7 @@ SELECT coalesce(data ->> 'sender', ''), coalesce(data -> 'payload' ->> 'text', '
  ORDER BY seq DESC LIMIT 5
 """
 MOVES = {"expired": [*OPEN], "superseded": [*OPEN, *APPROVED], "stale": [*APPROVED]}
+STAGES = {"reminded": ["pending"], "escalated": ["pending", "reminded"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +182,12 @@ def decided(
     return at
 
 
+def open_call(connection: Connection, row: Row) -> tuple[str, str, str] | None:
+    """The agent, tool and arguments of the call that a question is about; None when it is no longer in hand."""
+    found = connection.execute(CALL, _named(row)).fetchone()
+    return None if found is None else (found[0], found[1], found[2])
+
+
 def vote(connection: Connection, row: Row, by: str, how: str, comment: str) -> Vote:
     """Write one approval, with the task row locked."""
     found = connection.execute(VOTE, {**_named(row), "by": by, "how": how, "comment": comment}).fetchone()
@@ -220,6 +236,10 @@ def apply(connection: Connection, held: Claimed, events: Sequence[Recorded], dir
                 directory.resolve(event.target), event.risk, event.deadline, event.editor or None, event.kind,
             )  # fmt: skip
             connection.execute(ASK, row)
+        elif isinstance(event, ApprovalMoved) and event.to in STAGES:
+            names = {"tenant": held.tenant, "id": held.id, "call": event.call, "to": event.to}
+            if connection.execute(STAGE, {**names, "source": STAGES[event.to]}).rowcount == 0:
+                raise Stale
         elif isinstance(event, ApprovalMoved) and event.to in MOVES:
             _move(connection, held, event.call, event.to, event.reason)
         elif isinstance(event, Blocked):
