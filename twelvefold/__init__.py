@@ -1,7 +1,7 @@
 """Twelvefold's core: all that an agent's author imports."""
 
 from .agent import Agent, Message, Text
-from .bindings import Ignore, on, to
+from .bindings import Ignore, Wake, on, to
 from .budget import Budget
 from .controls import Delegate, Done, NothingToDo, Wait
 from .directory import Directory
@@ -35,6 +35,7 @@ __all__ = [
     "ToolError",
     "Verdict",
     "Wait",
+    "Wake",
     "Write",
     "ask",
     "deny",

@@ -52,7 +52,7 @@ class Agent:
     in a tag of its name; `steer(task) -> call | None` lets code speak first each turn; `success` functions return why
     the work is not done yet, or None; `about` names the business entity of an accepted event; `people` are the names
     that AskHuman may ask, each from the directory or of a channel; `review(task, outcome)` is the verdict on a result
-    before it is delivered.
+    before it is delivered; with `one_open_per_entity` what arrives about an entity is news for its open task.
     """
 
     tools: list[type[Tool[Any]]]
@@ -68,6 +68,7 @@ class Agent:
     success: list[Callable[[Task], str | None]] = field(default_factory=list)
     budget: Budget = field(default_factory=Budget)
     on_stuck: Literal["operator", "failed"] = "operator"
+    one_open_per_entity: bool = False
     delegates: list[str] = field(default_factory=list)
     people: list[str] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
@@ -165,6 +166,11 @@ def _check(agent: Agent) -> None:
     for tool in own:
         _check_tool(agent, tool)
     _check_people(agent)
+    if agent.one_open_per_entity and agent.about is None:
+        raise DeclarationError(
+            f"{agent.name}: one_open_per_entity needs about=, which names the entity of what arrives, such as "
+            "about=lambda m: m.order_id."
+        )
     _check_names(agent)
     _check_prefetch(agent)
     if not (isinstance(agent.returns, type) and issubclass(agent.returns, BaseModel)):

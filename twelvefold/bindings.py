@@ -21,9 +21,19 @@ class Ignore:
 
 
 @dataclass(frozen=True, slots=True)
+class Wake:
+    """What `read=` gives back for a delivery that opens no task and is the event others wait for by this key, as in
+    `Wait(event="build-7")`; they are shown `data`.
+    """
+
+    key: str
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class WebhookBinding:
     """Deliveries of `source` whose type is `type` open a task; `read` maps the payload to what the agent accepts, or
-    to an `Ignore`.
+    to an `Ignore` or a `Wake`.
     """
 
     source: str

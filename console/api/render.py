@@ -111,6 +111,21 @@ def when(at: datetime) -> str:
     return at.astimezone(UTC).isoformat()
 
 
+def switches(rows: Sequence[Row], *, content: bool) -> list[dict[str, Any]]:
+    """What holds the thread besides itself; why is content."""
+    names = ("kind", "scope", "until", "reason") if content else ("kind", "scope", "until")
+    return [{name: row[name] for name in names} for row in rows]
+
+
+def as_json(value: object) -> str:
+    """One line of JSON, with times in UTC, and whatever else JSON has no form for as text."""
+    return json.dumps(value, default=_text, ensure_ascii=False, separators=(",", ":"))
+
+
+def _text(value: object) -> str:
+    return when(value) if isinstance(value, datetime) else str(value)
+
+
 def budget(agents: Registry, row: Row, state: State) -> dict[str, Any]:
     """What the run has used and what it has left; left is None when this process does not know the agent."""
     loaded = agents.loaded.get(row["agent"])

@@ -67,6 +67,11 @@ def _words(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Question
             raise key_taken()
         after, reason = (first["absorbed_seq"] or row["seq"] + 1) - 1, first["reason"]
         outcome = "ignored" if first["state"] == "ignored" else "accepted"
+    if outcome == "ignored" and reason == "another_open":
+        raise Problem(
+            409, "Another thread is open", "It is about the same, and takes what is new. Write to that one.",
+            open_thread=verdict.task_id if verdict.outcome == "ignored" else None,
+        )  # fmt: skip
     if outcome == "ignored":
         raise Problem(
             409, "The thread has ended", f"It is {reason} and takes no more messages. Open a new one: POST /thread."

@@ -290,7 +290,6 @@ def test_what_an_author_may_import_is_pinned() -> None:
     assert twelvefold.__all__ == [
         "AUTO", "DESTRUCTIVE", "Agent", "AskHuman", "Budget", "Conflict", "Ctx", "DeclarationError", "Delegate",
         "Directory", "Done", "Effect",
-        "Fatal", "Ignore", "Message", "NothingToDo", "Read", "State", "Task", "Text", "ToolError", "Verdict", "Wait",
-        "Write", "ask", "deny", "on", "to",
+        "Fatal", "Ignore", "Message", "NothingToDo", "Read", "State", "Task", "Text", "ToolError", "Verdict", "Wait", "Wake", "Write", "ask", "deny", "on", "to",
     ]  # fmt: skip
     assert all(hasattr(twelvefold, name) for name in twelvefold.__all__)

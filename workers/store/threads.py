@@ -68,7 +68,7 @@ SELECT id, tenant, source, type, key, kind, state, reason, task_id::text, sender
 """
 
 ARRIVAL = """
-SELECT task_id::text, state, reason, raw, payload, absorbed_seq FROM arrivals
+SELECT task_id::text, state, reason, raw, payload, wait_key, absorbed_seq FROM arrivals
  WHERE tenant = %(tenant)s AND source = %(source)s AND key = %(key)s
 """
 
@@ -77,6 +77,12 @@ SELECT id::text FROM agent_tasks
  WHERE id = ANY(%(ids)s::uuid[])
    AND (status IN ('done', 'failed', 'cancelled', 'quarantined')
         OR (status = 'waiting' AND waiting_for IN ('approval', 'budget', 'operator', 'settle')))
+"""
+
+
+MOVED = """
+SELECT f.id || ' ' || f.seq AS mark FROM unnest(%(ids)s::uuid[], %(seqs)s::int[]) AS f (id, seq)
+  JOIN agent_tasks t ON t.id = f.id WHERE t.seq > f.seq
 """
 
 
@@ -148,3 +154,10 @@ def arrival(db: Database, tenant: str, source: str, key: str) -> dict[str, Any] 
 def resting(db: Database, ids: Sequence[str]) -> set[str]:
     """Which of these tasks go on only when a person does something."""
     return {row["id"] for row in db.rows(RESTING, {"ids": list(ids)})}
+
+
+def moved(db: Database, marks: Sequence[str]) -> set[str]:
+    """Of marks `ID SEQ`, those whose task has events after this seq."""
+    known = [mark.split() for mark in marks]
+    names = {"ids": [id_ for id_, _ in known], "seqs": [int(seq) for _, seq in known]}
+    return {row["mark"] for row in db.rows(MOVED, names)}
