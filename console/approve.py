@@ -2,7 +2,7 @@
 
 The form is `application/x-www-form-urlencoded` and goes to the page's own address:
 
-- `decision`: `approve` or `reject`; neither is chosen beforehand.
+- `decision`: `approve`, `reject`, or once `ask`: a question back, which is the comment. None is chosen beforehand.
 - `digest`: the hidden field of the page that was shown; it binds the decision to what was seen.
 - `seen`: likewise hidden: the newest message that the page showed. A newer one asks for another look.
 - `word`: the word that stands in the mail and nowhere else. Needed above low risk; a program that opens links and
@@ -23,7 +23,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
-from typing import Literal
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
@@ -35,7 +34,7 @@ from triggers.body import read
 from triggers.problem import Problem
 from twelvefold.text import one_line
 from workers.card import Card, unlinked
-from workers.decisions import OTHER_WAYS, Refused, Wish, closed_as, decide, decision_of
+from workers.decisions import OTHER_WAYS, Answer, Refused, Wish, closed_as, decide, decision_of
 from workers.links import PATH, Link, Links, NotALink
 from workers.store import approvals
 from workers.store.approvals import Row, Vote
@@ -46,6 +45,7 @@ from .page import page
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 LONGEST_FORM = 16_384
+CHOICES: dict[str, Answer] = {"approve": "approved", "reject": "rejected", "ask": "more_info"}
 FORM = "application/x-www-form-urlencoded"
 NOWHERE = Problem(404, "Nothing here", "This link is not complete, or it was never made here. Open it from the mail.")
 LATER = Problem(503, "Not now", "Something is out of order here. Open the link again in a minute to see what stands.")
@@ -127,19 +127,18 @@ def _decide(
     db: Database, links: Links, token: str, form: dict[str, str], ring: Callable[[str, str, str], None]
 ) -> Response:
     shown = _look(db, links, token)
-    chosen = {"approve": "approved", "reject": "rejected"}.get(form.get("decision", ""))
+    chosen = CHOICES.get(form.get("decision", ""))
     if chosen is None or not form.get("digest") or not form.get("seen", "").isdecimal():
-        return _card_page(shown, 400, "Nothing is decided yet: choose Approve or Reject.")
+        return _card_page(shown, 400, "Nothing is decided yet: choose one of the answers.")
     if shown.form and shown.card.word and not form.get("word"):
         # no guess, so it is not counted: a program that sends empty forms must not use up a person's attempts
         return _card_page(shown, 400, "Nothing is decided yet: type the word that stands in the mail.")
     if chosen == "approved" and shown.card.cut:
         return _card_page(shown, 403, f"What was cut cannot be approved from here. {OTHER_WAYS}")
-    to: Literal["approved", "rejected"] = "approved" if chosen == "approved" else "rejected"
     link = shown.link
     wish = Wish(
-        link.task, link.call, to, link.approver, "link", tenant=link.tenant, asked=link.asked, digest=form["digest"],
-        comment=form.get("comment", ""), word=links.knows(link, form.get("word", "")),
+        link.task, link.call, chosen, link.approver, "link", tenant=link.tenant, asked=link.asked,
+        digest=form["digest"], comment=form.get("comment", ""), word=links.knows(link, form.get("word", "")),
         seen=int(form["seen"][:9]),
     )  # fmt: skip
     try:
@@ -199,6 +198,8 @@ def _outcome(shown: Shown) -> str:
         return f"<p class='notice'>This was {escape(str(decision))}.</p>"
     if not shown.row.open:
         return f"<p class='notice'>This is no longer open: {escape(closed_as(shown.row))}.</p>"
+    if shown.row.state == "more_info":
+        return f"<p class='notice'>{escape(shown.row.decided_by or '')} asks: {escape(shown.row.comment or '')}</p>"
     if not shown.votes:
         return ""
     votes = ", ".join(vote.by for vote in shown.votes)
@@ -225,12 +226,18 @@ def _form(shown: Shown) -> str:
         if shown.card.word
         else ""
     )
+    ask_back = (
+        "<label><input type='radio' name='decision' value='ask' required> Ask for more first (say what below)</label>"
+        if shown.row.more_info_at is None
+        else ""
+    )
     return (
         "<section><h2>Decide</h2><form method='post'>"
         f"<input type='hidden' name='digest' value='{escape(shown.card.digest)}'>"
         f"<input type='hidden' name='seen' value='{shown.seen}'>"
         "<p><label><input type='radio' name='decision' value='approve' required> Approve</label> "
-        "<label><input type='radio' name='decision' value='reject' required> Reject</label></p>"
+        "<label><input type='radio' name='decision' value='reject' required> Reject</label> "
+        f"{ask_back}</p>"
         f"{word}<p><label>A note for the agent <input name='comment' maxlength='2000'></label></p>"
         "<p><button>Decide</button></p></form></section>"
     )

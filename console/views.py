@@ -38,6 +38,14 @@ def approval(row: Row) -> str:
     )
 
 
+def grant(row: Row) -> str:
+    """One grant: what it approves, until when, and what became of it."""
+    same = ", ".join(f"{name}={value}" for name, value in row["pattern"].items())
+    over = f"revoked by {row['revoked_by']}" if row["revoked_at"] else f"until {row['until']:%Y-%m-%d %H:%M}"
+    where = f"of task {row['task_id']}" if row["task_id"] else ""
+    return f"{row['id']}  {row['agent']} {row['tool']} {same}{where}  by {row['by']}  {over}  used {row['used']} times"
+
+
 def letter(row: Row) -> str:
     """One letter of the outbox."""
     return (

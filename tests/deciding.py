@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from tests.agents.notes.tables import NoteRow
-from tests.hands import change, once
+from tests.hands import Script, change, once
 from tests.harness import Fleet, fleet
 from twelvefold import Message, Task, Verdict, Write
 from twelvefold.events import ApprovalMoved
-from twelvefold.tool import Tool
 from workers.ids import uuid7
 from workers.store import sweeps
 from workers.store.inbox import Entry
@@ -94,10 +93,10 @@ class Waits:
 
 @contextmanager
 def waits(
-    database: Any, rule: Rule, *, call: Tool[Any] | None = None, asked_by: str | None = None, **more: Any
+    database: Any, rule: Rule, *, script: Script | None = None, asked_by: str | None = None, **more: Any
 ) -> Iterator[Waits]:
-    """A task that asks under this rule; `asked_by` is who opened it."""
-    with fleet(database, once(call or Send()), **more) as f:
+    """A task that asks under this rule; `asked_by` is who opened it, `script` its model."""
+    with fleet(database, script or once(Send()), **more) as f:
         change(f, "signoff", tools=[sending(rule)], delivery=[])
         entry = Entry(tenant="t1", source="test", key=str(uuid7()), kind="message", sender=asked_by)
         task = f.intake.open(f.run.registry["signoff"], entry, Message(text="send it")).task_id

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 from .bindings import Binding, Destination
 from .budget import Budget
 from .canonical import canonical, sha256
-from .controls import Delegate, Done, NothingToDo, Wait
+from .controls import Delegate, Done, Explain, NothingToDo, Wait
 from .directory import is_name
 from .errors import DeclarationError
 from .questions import AskHuman
@@ -88,7 +88,7 @@ class Agent:
         done = create_model(
             "Done", __base__=Done, __module__=__name__, outcome=(self.returns, ...), __doc__=Done.__doc__
         )
-        controls: list[type[Tool[Any]]] = [done, NothingToDo, Wait]
+        controls: list[type[Tool[Any]]] = [done, NothingToDo, Wait, Explain]
         if self.delegates:
             names: Any = Literal[tuple(self.delegates)]
             controls.append(
@@ -110,6 +110,12 @@ class Agent:
     def renamed(self) -> dict[str, str]:
         """Former tool names and what each is called today."""
         return {old: name for name, tool in self.menu.items() for old in tool.__spec__.was}
+
+    def offered(self, task: Task) -> tuple[str, ...]:
+        """What the model may choose now. Who is asked about a call that waits explains it, and no more."""
+        if Explain.offered(task):
+            return (Explain.__spec__.name,)
+        return tuple(name for name, tool in self.menu.items() if tool.offered(task))
 
     @cached_property
     def menu_entries(self) -> dict[str, dict[str, Any]]:
@@ -186,7 +192,7 @@ def _check_tool(agent: Agent, tool: Any) -> None:
 
 def _check_names(agent: Agent) -> None:
     own = [tool.__spec__.name for tool in agent.tools if tool is not AskHuman]
-    names = [*own, "done", "nothing_to_do", "wait", "delegate", "ask_human"]
+    names = [*own, "done", "nothing_to_do", "wait", "delegate", "ask_human", "explain"]
     for name in names:
         if names.count(name) > 1:
             raise DeclarationError(f"{agent.name}: two tools are named {name!r}. A name must mean one thing.")

@@ -31,6 +31,7 @@ from .events import (
     Settled,
     Stuck,
 )  # fmt: skip
+from .grants import covering, grantable
 from .policy import digest_of, recheck
 from .questions import AskHuman
 from .schema import arguments_of, stored_call, stored_tool
@@ -48,6 +49,7 @@ MOST_DEPTH = 3
 LIFETIME = 10
 """A task's lifetime holds so many budgets."""
 NOTHING = Usage()
+NO_MORE = "The agent has nothing to add."
 UNDECIDED, UNANSWERED = "Nobody decided in time. This is no rejection.", "Nobody answered in time."
 
 
@@ -94,10 +96,12 @@ def _with_call(  # noqa: C901 - one arm a phase
             return _in_doubt(agent, task, call, now)
         case "settled":
             return Record()
-        case "asked" if s.cancel:
+        case "asked" | "questioned" if s.cancel:
             return [ApprovalMoved(call=call.seq, to="superseded", reason="cancelled")]
         case "asked" if s.status == "ready":
             return [_overdue(call, now)]
+        case "questioned" if s.status == "ready":
+            return _questioned(agent, s, call, now)
     if s.cancel:
         return [Finished(status="cancelled", reason="asked")]
     if s.status == "waiting":
@@ -127,6 +131,16 @@ def _overdue(call: OpenCall, now: datetime) -> ApprovalMoved:
         )  # fmt: skip
     late = call.escalate_at is not None and call.escalate_at <= now
     return ApprovalMoved(call=call.seq, to="escalated" if late else "reminded")
+
+
+def _questioned(agent: Agent, s: State, call: OpenCall, now: datetime) -> list[Event] | Want:
+    """A person asks about the call: the model may only explain it, and where it cannot, the person decides without."""
+    if call.due is not None and call.due <= now:
+        return [_overdue(call, now)]
+    says = call.says or (NO_MORE if _stuck(s) or _over(agent, s, now) else "")
+    if says:
+        return [ApprovalMoved(call=call.seq, to="explained", comment=says)]
+    return AskModel(next_boundary(s))
 
 
 def _edited(agent: Agent, task: Task, call: OpenCall) -> Event | None:
@@ -167,6 +181,12 @@ def _verdict(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Ev
             PolicyDenied(call=call.seq, why=f"asked {MOST_STALE} times; no approval stayed valid until it could run")
         ]
     shown = _shown_args(agent, call)
+    grant = None
+    if grantable(verdict) and shown == call.args and not call.editor:
+        grant = covering(task.grants(), verdict, task=task.id, tool=call.tool, args=shown, now=now)
+    if grant is not None:
+        until = f"granted until {grant.until:%Y-%m-%d %H:%M} UTC"
+        return [ApprovalMoved(call=call.seq, to="approved", by=grant.by, reason=until, grant=grant.id)]
     return [
         ApprovalAsked(
             call=call.seq,

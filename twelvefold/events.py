@@ -145,14 +145,15 @@ class ApprovalAsked(Event):
 
 
 class ApprovalMoved(Event):
-    """The approval of the call reached a state. `edited`: the call goes on with other arguments, asked anew. An
-    answered question has its answer as the `result`.
+    """The approval of the call reached a state. `edited`: the call goes on with other arguments, asked anew;
+    `more_info` and `explained`: a person asks back, and the agent's word on it; an answered question has its answer as
+    the `result`.
     """
 
     call: int
     to: Literal[
-        "reminded", "escalated", "approved", "approved_with_edits", "edited", "rejected", "expired", "superseded",
-        "stale", "answered",
+        "reminded", "escalated", "more_info", "explained", "approved", "approved_with_edits", "edited", "rejected",
+        "expired", "superseded", "stale", "answered",
     ]  # fmt: skip
     by: str | None = None
     comment: str = ""
@@ -164,6 +165,8 @@ class ApprovalMoved(Event):
     """The arguments as a person edited them; `changed` holds what each was and is, `digest` binds the approval."""
     changed: dict[str, JsonValue] = {}
     digest: str = ""
+    grant: str = ""
+    """The grant that approved it: nobody was asked."""
     then: Literal["", "park", "allow"] = ""
     """What an expired question comes to, where that is not a denial."""
 

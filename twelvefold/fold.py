@@ -11,7 +11,7 @@ from typing import Any, assert_never, cast
 
 from .budget import Usage
 from .canonical import canonical, sha256
-from .controls import Wait
+from .controls import Explain, Wait
 from .events import (
     ApprovalAsked,
     ApprovalMoved,
@@ -230,6 +230,9 @@ def _new_run(s: State, event: Reopened, recorded: Recorded) -> dict[str, Any]:
 
 
 def _decided(s: State, seq: int, recorded: Recorded, event: Decided) -> dict[str, Any]:
+    if s.call is not None and s.call.phase == "questioned":
+        says = Explain.model_validate_json(event.args).text
+        return _phase(s, "questioned", says=says) | {"rejections": 0, "used": s.used.plus(Usage(decisions=1))}
     call = OpenCall(
         seq=seq, tool=event.tool, args=event.args, kind=event.kind, verdict=event.verdict, digest=event.digest,
         phase="approved" if event.verdict == "auto" else "chosen",
@@ -260,29 +263,39 @@ def _asked(s: State, recorded: Recorded, event: ApprovalAsked) -> dict[str, Any]
     )  # fmt: skip
 
 
+OVER: dict[str, Any] = {"due": None, "remind_at": None, "escalate_at": None}
+
+
 def _approval_moved(s: State, seq: int, event: ApprovalMoved) -> dict[str, Any]:
     assert s.call is not None, "an approval needs an open call"
-    over: dict[str, Any] = {"due": None, "remind_at": None, "escalate_at": None}
     match event.to:
+        case "reminded" | "escalated" | "more_info" | "explained":
+            return _still_asked(s, s.call, event)
         case "answered":
             return _closed(s, count=1, seq=seq, last=canonical(event.result))
-        case "reminded":
-            return _phase(s, "asked", remind_at=None) | _waits("approval")
-        case "escalated":
-            return _phase(s, "asked", remind_at=None, escalate_at=None) | _waits("approval")
         case "approved":
-            return _phase(s, "approved", **over) | _ready()
+            return _phase(s, "approved", grant=event.grant, **OVER) | _ready()
         case "approved_with_edits":
-            return _phase(s, "approved", args=event.args, digest=event.digest, edited=True, **over) | _ready()
+            return _phase(s, "approved", args=event.args, digest=event.digest, edited=True, **OVER) | _ready()
         case "edited":
-            return _phase(s, "chosen", args=event.args, editor=event.by or "", verdict="ask", **over) | _ready()
+            return _phase(s, "chosen", args=event.args, editor=event.by or "", verdict="ask", **OVER) | _ready()
         case "stale":
-            return _phase(s, "chosen", stale=s.call.stale + 1, verdict="ask", **over) | _ready()
+            return _phase(s, "chosen", stale=s.call.stale + 1, verdict="ask", grant="", **OVER) | _ready()
         case "expired" if event.then == "allow":
-            return _phase(s, "approved", **over) | _ready()
+            return _phase(s, "approved", **OVER) | _ready()
         case "expired" if event.then == "park":
-            return _phase(s, "chosen", verdict="ask", **over) | _waits("operator") | {"reason": "approval_expired"}
+            return _phase(s, "chosen", verdict="ask", **OVER) | _waits("operator") | {"reason": "approval_expired"}
     return _closed(s, denied=1)
+
+
+def _still_asked(s: State, call: OpenCall, event: ApprovalMoved) -> dict[str, Any]:
+    if event.to == "more_info":
+        longer = call.due + call.asks.deadline if call.due and call.asks else call.due
+        return _phase(s, "questioned", **OVER | {"due": longer, "says": ""}) | _ready()
+    if event.to == "explained":
+        return _phase(s, "asked", says=event.comment) | _waits("approval") | {"rejections": 0}
+    later = None if event.to == "escalated" else call.escalate_at
+    return _phase(s, "asked", remind_at=None, escalate_at=later) | _waits("approval")
 
 
 def _returned(s: State, seq: int, event: Returned) -> dict[str, Any]:
@@ -326,7 +339,7 @@ def _woke(s: State, event: Woke) -> dict[str, Any]:
     change: dict[str, Any] = {}
     if "wait" in event.passed:
         change |= {"due": None} | (_ready() if s.waiting_for == "retry" else {})
-    if s.call is not None and s.call.phase == "asked":
+    if s.call is not None and s.call.phase in ("asked", "questioned"):
         return change | (_ready() if set(event.passed) - {"wait"} else {})  # what is over, `decide` sees by its time
     if s.call is not None and any(name != "wait" for name in event.passed):
         if _waits_for_wait(s):

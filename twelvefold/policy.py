@@ -22,7 +22,7 @@ def verdict_of(agent: Agent, task: Task, call: Tool[object]) -> Verdict:
     name = call.__spec__.name
     if name not in agent.menu:
         return deny(f"{name} is not among this agent's tools.")
-    if not call.offered(task):
+    if name not in agent.offered(task):
         return deny(f"{name} is not offered now.")
     if isinstance(call, Done) and agent.review is not None:
         verdict = agent.review(task, call.outcome)

@@ -6,7 +6,7 @@ counts and last result of the run, and the fold boundary. Never the history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from .bindings import Destination
 from .budget import Budget, Usage
+from .grants import Grant
 from .questions import AskHuman
 from .tool import Kind, Tool
 from .verdict import Verdict
@@ -26,7 +27,7 @@ INLINE_RESULT = 1000
 
 Status = Literal["ready", "waiting", "done", "failed", "cancelled", "quarantined"]
 WaitingFor = Literal["approval", "answer", "event", "timer", "child", "retry", "settle", "budget", "operator"]
-Phase = Literal["chosen", "asked", "approved", "begun", "doubt", "settled"]
+Phase = Literal["chosen", "asked", "questioned", "approved", "begun", "doubt", "settled"]
 R = TypeVar("R")
 
 
@@ -57,6 +58,9 @@ class OpenCall(Frozen):
     asks: Verdict | None = None
     remind_at: datetime | None = None
     escalate_at: datetime | None = None
+    grant: str = ""
+    says: str = ""
+    """What the agent answered to whom it asked."""
     editor: str = ""
     edited: bool = False
     """An approval of arguments that the rule has not seen yet."""
@@ -170,6 +174,8 @@ class Task:
     accepts: Any = None
     read: Callable[[int], Mapping[str, Any]] = field(default=no_events, repr=False)
     peers: Mapping[str, Budget] = field(default_factory=dict, repr=False)
+    grants: Callable[[], Sequence[Grant]] = field(default=tuple, repr=False)
+    """What people approved for more than one call; looked up only when a call would be asked about."""
 
     @property
     def id(self) -> str:

@@ -88,7 +88,7 @@ def build(
     in the directory, never by an address.
     """
     s = task.state
-    offered = tuple(name for name, tool in agent.menu.items() if tool.offered(task))
+    offered = agent.offered(task)
     menu, menu_text = tuple(agent.menu_entries[name] for name in offered), agent.menu_text(offered)
     seen = [row for row in rows if row.type not in UNSEEN_TYPES]
     opening = [row for row in seen if row.seq == s.opened and row.seq < boundary]

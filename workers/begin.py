@@ -54,7 +54,11 @@ def _judged_again(work: Work, call: OpenCall) -> Event | None:
 
 
 def _permit(connection: Connection, work: Work, call: OpenCall, *, approval: bool) -> Miss | None:
-    return permit(connection, work.held, tool=call.tool, call=call.seq, digest=call.digest, approval=approval)
+    rule = recheck(work.agent, work.task, call).rule if call.grant else ""
+    return permit(
+        connection, work.held, tool=call.tool, call=call.seq, digest=call.digest, approval=approval, grant=call.grant,
+        rule=rule,
+    )  # fmt: skip
 
 
 def _begin_effect(work: Work, run: Runtime, call: OpenCall, want: RunEffect) -> None:

@@ -6,18 +6,21 @@ wins. Each decision is one short transaction that locks the task row first; the 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from twelvefold.canonical import call_digest
+from twelvefold.grants import grantable
 from twelvefold.text import clean, shorten
 from twelvefold.verdict import OPEN, Verdict, people
 
 from .edits import Edit, Unfit, read_edit
+from .ids import uuid7
 from .intake import put
 from .registry import Registry
-from .store import approvals, inbox
+from .store import approvals, grants, inbox
 from .store.approvals import Row, Vote
 from .store.database import Connection, Database
 from .store.inbox import Entry
@@ -26,12 +29,15 @@ Proof = Literal["link", "session", "override"]
 """How `by` is known. `link`: an address that a signed link proves, no more than that its mail was read. `session`: a
 token of the API. `override`: somebody who may answer for every responder, as the shell with the database's password.
 """
-Answer = Literal["approved", "rejected"]
-Came = Literal["approved", "approved_with_edits", "edited", "rejected", "voted"]
-"""What a wish came to. `voted`: it counts, and others have to approve too. `edited`: it is asked anew as edited."""
+Answer = Literal["approved", "rejected", "more_info"]
+Came = Literal["approved", "approved_with_edits", "edited", "rejected", "voted", "more_info"]
+"""What a wish came to. `voted`: it counts, and others have to approve too. `edited`: it is asked anew as edited.
+`more_info`: the agent is asked back.
+"""
 ATTEMPTS = 5
 """So many wrong words, and the link decides nothing any more."""
 LONGEST_COMMENT = 2000
+MOST_HOURS = 7 * 24
 OTHER_WAYS = "Decide on the command line (`twelvefold approve` or `deny`) or through the API."
 
 
@@ -47,6 +53,8 @@ class Decision:
 
     def __str__(self) -> str:
         when = f"by {self.by} at {self.at:%Y-%m-%d %H:%M:%S} UTC"
+        if self.state == "more_info":
+            return f"the agent was asked back {when}"
         if self.state == "voted":
             return f"approved {when}, which is {self.votes} of {self.quorum} approvals"
         return f"{self.state.replace('_', ' ')} {when}"
@@ -84,6 +92,18 @@ class Wish:
     word: bool = False
     seen: int | None = None
     edited: str | None = None
+    grant: Terms | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """For which other calls of the tool an approval shall hold, and for how many hours: those of this task alone, or
+    those whose `same` arguments are as in the call that was shown.
+    """
+
+    hours: int
+    this_task: bool = False
+    same: tuple[str, ...] = ()
 
 
 def decide(db: Database, wish: Wish, agents: Registry | None = None) -> Decision:
@@ -111,12 +131,42 @@ def _decide(connection: Connection, wish: Wish, agents: Registry | None) -> Deci
     said = said or _unproved(connection, row, asks, wish)
     if said is not None:
         return said
+    if wish.to == "more_info":
+        return _ask_back(connection, row, wish)
     if wish.edited is not None and wish.to == "approved":
         assert agents is not None, "arguments are read by the tool of an agent"
         edit = _edit(connection, row, wish.edited, agents)
         if isinstance(edit, Refused) or edit.changed:
             return edit if isinstance(edit, Refused) else _write_edited(connection, row, asks, wish, edit)
+    if wish.grant is not None and wish.to == "approved":
+        refused = _grant(connection, row, asks, wish, wish.grant)
+        if refused is not None:
+            return refused
     return _write(connection, row, asks, votes, wish)
+
+
+def _grant(connection: Connection, row: Row, asks: Verdict, wish: Wish, terms: Terms) -> Refused | None:
+    """Let this approval hold for more calls, in the transaction that writes it."""
+    found = approvals.open_call(connection, row)
+    if found is None:
+        return Refused(410, "The call is no longer in hand.")
+    agent, tool, args = found
+    if wish.proof == "link" or wish.edited is not None or not grantable(asks):
+        return Refused(403, "Each such call is looked at by itself. Approve this one alone.", kind="no_grant")
+    given = json.loads(args)
+    fits = (terms.this_task or terms.same) and given.keys() >= set(terms.same)
+    if not fits or not 1 <= terms.hours <= MOST_HOURS:
+        return Refused(
+            400, f"A grant holds for 1 to {MOST_HOURS} hours, for this task or for calls in which some arguments are "
+            f"the same: {', '.join(given) or 'this one has none'}.", kind="unfit",
+        )  # fmt: skip
+    # the row's verdict has addresses in the place of names; the rule is that of the verdict as the agent gave it
+    rule = approvals.rule(connection, row)
+    grants.give(
+        connection, str(uuid7()), tenant=row.tenant, agent=agent, tool=tool, task=row.task if terms.this_task else None,
+        pattern={name: given[name] for name in terms.same}, rule=rule, by=wish.by, hours=terms.hours,
+    )  # fmt: skip
+    return None
 
 
 def _forbidden(row: Row, asks: Verdict, wish: Wish) -> Refused | None:
@@ -210,6 +260,21 @@ def _write(connection: Connection, row: Row, asks: Verdict, votes: list[Vote], w
     at = approvals.decided(connection, row, wish.to, data["by"], wish.proof, comment)
     tell(connection, wish.task, "decision", f"decision:{wish.call}:{row.asked}", data, wish.by)
     return Decision(wish.to, data["by"], at, max(1, len(votes)), asks.quorum)
+
+
+def _ask_back(connection: Connection, row: Row, wish: Wish) -> Decision | Refused:
+    """The agent is asked back, once; the question stays open, and longer."""
+    said = shorten(clean(wish.comment), LONGEST_COMMENT).strip()
+    if row.more_info_at is not None:
+        if (row.decided_by, row.comment) == (wish.by, said):
+            return Decision("more_info", wish.by, row.more_info_at, 0, row.asks.quorum)
+        return Refused(409, f"{row.decided_by} has asked back already, which can be done once. Approve or reject it.")
+    if not said:
+        return Refused(400, "Say in the comment what you want to know. Nothing is decided.", kind="unfit")
+    at = approvals.more(connection, row, wish.by, said)
+    data = {"call": wish.call, "to": "more_info", "by": wish.by, "comment": said}
+    tell(connection, wish.task, "decision", f"more_info:{wish.call}:{row.asked}", data, wish.by)
+    return Decision("more_info", wish.by, at, 0, row.asks.quorum)
 
 
 def _edit(connection: Connection, row: Row, given: str, agents: Registry) -> Edit | Refused:

@@ -16,10 +16,10 @@ from twelvefold.events import CancelAsked, Resumed, Settled
 from twelvefold.schema import stored_call
 from twelvefold.state import State
 
-from .decisions import Answer, Decision, Proof, Refused, Wish, decide, tell
+from .decisions import Answer, Decision, Proof, Refused, Terms, Wish, decide, tell
 from .ids import uuid7
 from .registry import Registry
-from .store import inbox
+from .store import grants, inbox
 from .store.database import Connection, Database
 
 __all__ = ["Decision", "Operate", "Refused"]
@@ -44,6 +44,7 @@ class Operate:
         comment: str = "",
         proof: Proof = "session",
         edited: str | None = None,
+        grant: Terms | None = None,
     ) -> Decision:
         """Approve or reject an asked call; the first decision wins, an equal repeat is answered alike. `edited`:
         approve it with these arguments, as canonical JSON.
@@ -52,8 +53,18 @@ class Operate:
         Refused as `decisions.decide` does.
         """
         to: Answer = "approved" if approved else "rejected"
-        wish = Wish(task_id, call, to, by, proof, digest=digest, comment=comment, edited=edited)
+        wish = Wish(task_id, call, to, by, proof, digest=digest, comment=comment, edited=edited, grant=grant)
         return decide(self.db, wish, self.registry)
+
+    def revoke(self, grant_id: str, *, by: str, tenant: str | None = None) -> None:
+        """End a grant: no call begins on it any more. Raises Refused 404."""
+        with self.db.transaction() as connection:
+            if not grants.revoke(connection, grant_id, by, tenant):
+                raise Refused(404, f"There is no grant {grant_id}. See them: twelvefold grants")
+
+    def ask_back(self, task_id: str, call: int, question: str, *, by: str, proof: Proof = "session") -> Decision:
+        """Ask the agent about a call that it wants approved; the question stays open. Raises Refused."""
+        return decide(self.db, Wish(task_id, call, "more_info", by, proof, comment=question), self.registry)
 
     def settle(
         self, task_id: str, call: int, *, how: Literal["happened", "not", "abandoned"], by: str, result: Any = None

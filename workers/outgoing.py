@@ -30,7 +30,7 @@ def letters(work: Work, run: Runtime) -> list[Letter]:
     for recorded in work.place.events:
         if isinstance(recorded.event, ApprovalAsked):
             found += _questions(work, run, recorded, recorded.event)
-        elif isinstance(recorded.event, ApprovalMoved) and recorded.event.to in ("reminded", "escalated"):
+        elif isinstance(recorded.event, ApprovalMoved) and recorded.event.to in ("reminded", "escalated", "explained"):
             found += _again(work, run, recorded, recorded.event)
         elif isinstance(recorded.event, Finished):
             found += _results(work, run, recorded, recorded.event)
@@ -57,8 +57,9 @@ def _again(work: Work, run: Runtime, recorded: Recorded, event: ApprovalMoved) -
     if call is None or call.asks is None:
         return []
     asks = call.asks.among(run.settings.directory)
-    if event.to == "reminded":
-        return _to_each(work, recorded, asks.target, _card(work, recorded, call, asks, "Reminder: "))
+    first = {"reminded": "Reminder: ", "explained": "Explained: "}.get(event.to)
+    if first is not None:
+        return _to_each(work, recorded, asks.target, _card(work, recorded, call, asks, first))
     card = _card(work, recorded, call, asks, "Nobody has decided yet: ", asks.escalate_to)
     return _to_each(work, recorded, asks.escalate_to, card)
 
@@ -69,9 +70,9 @@ def _card(
     assert call.due is not None, "the call is asked about"
     card = Card(
         agent=work.agent.name, about=work.state.about, task=work.held.id, call=call.seq, asked=call.asked,
-        tool=call.tool, args=call.args, says=asks.reason, target=asks.target, risk=asks.risk, deadline=call.due,
-        digest=call.digest, quorum=asks.quorum, all_of=asks.all_of, four_eyes=asks.four_eyes, editor=call.editor,
-        tainted=asks.tainted, escalated=escalated,
+        tool=call.tool, args=call.args, says=call.says or asks.reason, target=asks.target, risk=asks.risk,
+        deadline=call.due, digest=call.digest, quorum=asks.quorum, all_of=asks.all_of, four_eyes=asks.four_eyes,
+        editor=call.editor, tainted=asks.tainted, escalated=escalated,
     )  # fmt: skip
     return {"subject": first + card.title, "card": card.model_dump(mode="json"), "at": recorded.at.isoformat()}
 

@@ -61,17 +61,27 @@ class Response(Body):
     call_id: StrictInt | None = None
 
 
+class Granted(Body):
+    """For which other calls an approval shall hold: those of this thread, or those whose `same` arguments are these."""
+
+    hours: StrictInt
+    this_thread: StrictBool = False
+    same: list[StrictStr] = []
+
+
 class Approval(Body):
     """`POST /thread/{id}/response`: yes or no to a call, as it was shown (`call_id`, `digest`, `seen`); with
-    `edited_args` yes to these members in the place of those shown.
+    `edited_args` yes to these members in the place of those shown; or, with `more_info`, a question back to the agent.
     """
 
     type: Literal["approval"]
-    approved: StrictBool
+    approved: StrictBool | None = None
+    more_info: Words | None = None
     comment: StrictStr = Field(default="", max_length=2000)
     call_id: StrictInt | None = None
     digest: StrictStr | None = None
     seen: StrictInt | None = None
+    grant: Granted | None = None
     edited_args: Any = None
 
 

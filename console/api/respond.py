@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from console.edge import Edge
@@ -12,7 +12,7 @@ from triggers.problem import Problem
 from twelvefold.canonical import canonical
 from twelvefold.state import State
 from workers.answers import Reply, answer, may_answer
-from workers.decisions import Decision, Refused, Wish, decide
+from workers.decisions import Decision, Refused, Terms, Wish, decide
 from workers.store import threads
 
 from . import render
@@ -119,9 +119,9 @@ def _decision(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Quest
     said = call.read(Approval)
     question = _meant(row, said, asked)
     wish = Wish(
-        row["id"], question["call"], "approved" if said.approved else "rejected", call.token.principal, "session",
-        tenant=call.token.tenant, asked=question["asked"], digest=said.digest, comment=said.comment,
-        seen=said.seen, edited=_edited(said),
+        row["id"], question["call"], _to(said), call.token.principal, "session", tenant=call.token.tenant,
+        asked=question["asked"], digest=said.digest, comment=said.more_info or said.comment,
+        seen=said.seen, edited=_edited(said), grant=_terms(said),
     )  # fmt: skip
     try:
         decision = decide(held.db, wish, held.agents)
@@ -133,6 +133,22 @@ def _decision(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Quest
         **_who(decision), **render.links(row["id"]),
     }  # fmt: skip
     return Answer(202, document, Turn(row["id"], question["asked"]))
+
+
+def _to(said: Approval) -> Literal["approved", "rejected", "more_info"]:
+    if (said.approved is None) == (said.more_info is None):
+        raise bad(
+            "Approved, or asked back", "Send `approved`, true or false, or else `more_info` with what to ask the agent."
+        )
+    return "more_info" if said.approved is None else "approved" if said.approved else "rejected"
+
+
+def _terms(said: Approval) -> Terms | None:
+    if said.grant is None:
+        return None
+    if not said.approved:
+        raise bad("Granted and not approved", "Send `grant` with `approved: true`.")
+    return Terms(said.grant.hours, said.grant.this_thread, tuple(said.grant.same))
 
 
 def _edited(said: Approval) -> str | None:

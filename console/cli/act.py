@@ -13,6 +13,7 @@ import typer
 from twelvefold.canonical import canonical
 from workers import registry
 from workers.answers import Reply, answer
+from workers.decisions import Terms
 from workers.ids import uuid7
 from workers.intake import Intake
 from workers.operate import Refused
@@ -26,17 +27,37 @@ def approve(
     task: TaskId,
     call: int,
     edit: Annotated[str | None, typer.Option(help="Arguments to change, as a JSON object.")] = None,
+    hours: Annotated[int, typer.Option(help="Approve further calls too, for so long.")] = 0,
+    same: Annotated[list[str] | None, typer.Option(help="Those in which this argument is the same.")] = None,
+    this_task: Annotated[bool, typer.Option("--this-task", help="Those of this task alone.")] = False,
     by: By = "",
     home: Home = HOME,
 ) -> None:
-    """Approve a call that waits for a person, as it was shown or with other arguments."""
-    _decide(home, task, call, True, by, edit=edit)
+    """Approve a call that waits for a person, as it was shown or with other arguments, and perhaps others like it."""
+    if not hours and (same or this_task):
+        fail(2, "Say with --hours for how long it shall hold.")
+    terms = Terms(hours, this_task, tuple(same or ())) if hours else None
+    _decide(home, task, call, True, by, edit=edit, grant=terms)
+
+
+@cli.command()
+def revoke(grant: UUID, by: By = "", home: Home = HOME) -> None:
+    """End a grant: what it approved is asked about again."""
+    with operating(home) as operate:
+        operate.revoke(str(grant), by=by or me())
 
 
 @cli.command()
 def deny(task: TaskId, call: int, comment: str = "", by: By = "", home: Home = HOME) -> None:
     """Reject a call that waits for a person."""
     _decide(home, task, call, False, by, comment)
+
+
+@cli.command()
+def ask_back(task: TaskId, call: int, question: str, by: By = "", home: Home = HOME) -> None:
+    """Ask the agent about a call that waits for a person; it stays open, and once for longer."""
+    with operating(home) as operate:
+        typer.echo(operate.ask_back(str(task), call, question, by=by or me(), proof="override"))
 
 
 @cli.command()
@@ -83,7 +104,14 @@ def settle(
 
 
 def _decide(
-    home: Path, task: UUID, call: int, approved: bool, by: str, comment: str = "", edit: str | None = None
+    home: Path,
+    task: UUID,
+    call: int,
+    approved: bool,
+    by: str,
+    comment: str = "",
+    edit: str | None = None,
+    grant: Terms | None = None,
 ) -> None:
     try:
         edited = None if edit is None else canonical(json.loads(edit, parse_float=Decimal))
@@ -92,6 +120,6 @@ def _decide(
     with operating(home) as operate:
         by = by or me()
         decision = operate.decide(
-            str(task), call, approved=approved, by=by, comment=comment, proof="override", edited=edited
+            str(task), call, approved=approved, by=by, comment=comment, proof="override", edited=edited, grant=grant
         )
         typer.echo(decision.state)

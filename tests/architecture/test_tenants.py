@@ -24,7 +24,7 @@ WITHOUT_TENANT = {
 UNIQUE = {
     "agent_tasks": ("tenant", "id"), "agent_events": ("task_id",), "arrivals": ("tenant", "task_id"),
     "outbox": ("tenant", "id", "task_id"), "approvals": ("tenant", "task_id"), "votes": ("tenant", "task_id"),
-    "switches": ("tenant",), "tokens": ("tenant",),
+    "switches": ("tenant",), "tokens": ("tenant",), "grants": ("tenant",),
 }  # fmt: skip
 """By which columns a row is known to be one tenant's: its tenant, or a UUID that no two tenants share."""
 

@@ -248,7 +248,8 @@ def test_the_application_may_not_rewrite_history(fresh_database: Any, sql: Any) 
 
 
 EVERYTHING = (
-    "agent_tasks", "agent_events", "arrivals", "outbox", "approvals", "votes", "switches", "workers_alive", "sweeps",
+    "agent_tasks", "agent_events", "arrivals", "outbox", "approvals", "votes", "grants", "switches", "workers_alive",
+    "sweeps",
 )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ UPDATE approvals SET state = 'superseded', decided_at = clock_timestamp()
 QUESTION = """
 SELECT tenant, task_id::text, call, asked, digest, target, risk, state, deadline <= clock_timestamp(), decided_by,
        decided_at AT TIME ZONE 'UTC', wrong_words, verdict::text, editor, edited, escalated_at IS NOT NULL,
-       more_info_at IS NOT NULL
+       more_info_at AT TIME ZONE 'UTC', comment
   FROM approvals
  WHERE tenant = %s AND task_id = %s AND call = %s AND asked = coalesce(%s::int, asked) AND kind = 'approval'
  ORDER BY asked DESC LIMIT 1
@@ -74,9 +74,19 @@ SELECT r.sender FROM up JOIN arrivals r ON r.task_id = up.id
 """
 """Who wrote to the run that asks, or to those that delegated to it, read by now or not."""
 STAGE = """
-UPDATE approvals SET state = %(to)s,
+UPDATE approvals SET state = CASE WHEN %(to)s = 'explained' THEN 'pending' ELSE %(to)s END,
        escalated_at = CASE WHEN %(to)s = 'escalated' THEN clock_timestamp() ELSE escalated_at END
  WHERE tenant = %(tenant)s AND task_id = %(id)s AND call = %(call)s AND state = ANY(%(source)s)
+"""
+MORE = """
+UPDATE approvals SET state = 'more_info', more_info_at = clock_timestamp(), decided_by = %(by)s, comment = %(comment)s,
+       deadline = deadline + make_interval(secs => %(longer)s)
+ WHERE tenant = %(tenant)s AND task_id = %(task)s AND call = %(call)s AND asked = %(asked)s AND state = ANY(%(open)s)
+   AND more_info_at IS NULL
+RETURNING more_info_at AT TIME ZONE 'UTC'
+"""
+RULE = """
+SELECT state #>> '{call,asks}' FROM agent_tasks WHERE tenant = %(tenant)s AND id = %(task)s
 """
 CALL = """
 SELECT agent, state -> 'call' ->> 'tool', state -> 'call' ->> 'args' FROM agent_tasks
@@ -98,7 +108,7 @@ SELECT coalesce(data ->> 'sender', ''), coalesce(data -> 'payload' ->> 'text', '
  ORDER BY seq DESC LIMIT 5
 """
 MOVES = {"expired": [*OPEN], "superseded": [*OPEN, *APPROVED], "stale": [*APPROVED]}
-STAGES = {"reminded": ["pending"], "escalated": ["pending", "reminded"]}
+STAGES = {"reminded": ["pending"], "escalated": ["pending", "reminded"], "explained": ["more_info"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +131,8 @@ class Row:
     editor: str | None
     edited: str | None
     escalated: bool
-    more_info: bool
+    more_info_at: datetime | None
+    comment: str | None
 
     @property
     def open(self) -> bool:
@@ -180,6 +191,22 @@ def decided(
     assert found is not None, "the row was open, and it is moved only under the lock of its task"
     at: datetime = found[0]
     return at
+
+
+def more(connection: Connection, row: Row, by: str, comment: str) -> datetime:
+    """Somebody asks back, with the task row locked: the question stays open, and once so much longer; when, UTC."""
+    longer = row.asks.deadline.total_seconds()
+    names = {**_named(row), "by": by, "comment": comment, "longer": longer, "open": [*OPEN]}
+    found = connection.execute(MORE, names).fetchone()
+    assert found is not None, "the row was open, and nobody had asked back"
+    at: datetime = found[0]
+    return at
+
+
+def rule(connection: Connection, row: Row) -> str:
+    """The rule of the open question, as its agent gave it: with names where the row has addresses."""
+    found = connection.execute(RULE, _named(row)).fetchone()
+    return "" if found is None or found[0] is None else Verdict.model_validate_json(found[0]).rule
 
 
 def open_call(connection: Connection, row: Row) -> tuple[str, str, str] | None:
