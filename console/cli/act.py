@@ -17,6 +17,7 @@ from workers.decisions import Terms
 from workers.ids import uuid7
 from workers.intake import Intake
 from workers.operate import Refused
+from workers.store import threads
 from workers.telemetry import logger
 
 from .app import HOME, By, Home, Json, TaskId, cli, database, fail, me, operating, settings_of, tell
@@ -76,16 +77,18 @@ def respond(
     """Answer the question that a task asks; where none is open, write to the task."""
     settings, who = settings_of(home), by or me()
     with database(home) as db:
-        try:
-            said = answer(db, Reply(str(task), text, who, "override", call=call))
-            return tell(str(said), as_json, id=str(task))
-        except Refused as refused:
-            if refused.code != 404 or call is not None:
+        row = threads.task(db, str(task), None) or fail(3, f"There is no task {task}.")
+        asked = threads.asked(db, row["id"], row["tenant"], 0)
+        if call is not None or any(question["open"] for question in asked if question["kind"] == "question"):
+            try:
+                said = answer(db, Reply(row["id"], text, who, "override", call=call))
+            except Refused as refused:
                 fail(3 if refused.code == 404 else 1, str(refused))
+            return tell(str(said), as_json, id=str(task))
         intake = Intake(db, registry.load(settings.agent_modules), logger())
         verdict = intake.message(str(task), source="cli", key=str(uuid7()), text=text, sender=who, proof="cli")
     if verdict.outcome != "accepted":
-        fail(3 if verdict.reason == "unknown_task" else 1, f"The task takes no message: {verdict.reason}.")
+        fail(1, f"The task takes no message: {verdict.reason}.")
     tell("message accepted", as_json, id=str(task))
 
 
