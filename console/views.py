@@ -60,6 +60,14 @@ def arrival(row: Row) -> str:
     return f"{row['received_at']:%m-%d %H:%M:%S}  {became:<24} {what}  {row['task_id'] or ''}"
 
 
+def switch(row: Row) -> str:
+    """One switch: what it holds, for whom, until when, by whom and why."""
+    until = f"until {row['until']:%Y-%m-%d %H:%M} UTC" if row["until"] else "until it is lifted"
+    whose = "every tenant" if row["tenant"] == "*" else f"tenant {row['tenant']}"
+    held = f"{row['kind']:<7} {row['scope']:<20} {whose}, {until}, by {row['by']}"
+    return f"{held}: {one_line(row['reason'], 80)}" if row["reason"] else held
+
+
 def goes_of(row: Row) -> str:
     """Where a letter goes."""
     return f"{row['channel']} {row['recipient']}"

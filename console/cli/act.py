@@ -1,4 +1,4 @@
-"""The verbs that decide, settle, stop and let go on."""
+"""The verbs that decide, answer and settle."""
 
 from __future__ import annotations
 
@@ -101,34 +101,6 @@ def settle(
     how: Literal["happened", "not", "abandoned"] = "not" if did_not else "abandoned" if abandon else "happened"
     with operating(home) as operate:
         typer.echo(operate.settle(str(task), call, how=how, by=by or me(), result=result))
-
-
-@cli.command()
-def cancel(task: TaskId, reason: str = "", by: By = "", home: Home = HOME) -> None:
-    """Ask for the end of a task: the running effect finishes, no later one begins."""
-    with operating(home) as operate:
-        typer.echo(operate.cancel(str(task), by=by or me(), reason=reason))
-
-
-@cli.command()
-def pause(task: TaskId, home: Home = HOME) -> None:
-    """Let nothing of a task begin."""
-    with operating(home) as operate:
-        operate.pause(str(task))
-
-
-@cli.command()
-def resume(task: TaskId, home: Home = HOME) -> None:
-    """End a pause."""
-    with operating(home) as operate:
-        operate.resume(str(task))
-
-
-@cli.command()
-def retry(task: TaskId, by: By = "", home: Home = HOME) -> None:
-    """Let a quarantined or parked task go on from where it stopped."""
-    with operating(home) as operate:
-        operate.retry(str(task), by=by or me())
 
 
 def _decide(

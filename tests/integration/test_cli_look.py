@@ -150,6 +150,8 @@ def test_every_verb_has_a_screen_of_help() -> None:
     runner = CliRunner()
     verbs = set(typer.main.get_command(cli).commands)  # type: ignore[attr-defined]
     assert {"run", "show", "arrivals", "approvals", "outbox", "doctor", "tasks", "events", "token"} <= verbs
-    for path in [[verb] for verb in verbs] + [["token", verb] for verb in ("new", "list", "revoke")]:
+    assert {"cancel", "pause", "resume", "retry", "raise", "freeze", "unfreeze", "intake", "switches"} <= verbs
+    groups = [["token", verb] for verb in ("new", "list", "revoke")] + [["intake", verb] for verb in ("stop", "open")]
+    for path in [[verb] for verb in verbs] + groups:
         answer = runner.invoke(cli, [*path, "--help"])
         assert answer.exit_code == 0 and len(answer.output.splitlines()) <= 40, path
