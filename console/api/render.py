@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from twelvefold.decide import budget_of
+from twelvefold.questions import AskHuman
 from twelvefold.state import State, unused
 from twelvefold.verdict import people
 from workers.registry import Registry
@@ -21,6 +22,11 @@ UNSHOWN = ("raw", "request", "receipt", "held", "verdict", "fingerprint")
 
 WAITS = {"approval": "approval", "question": "answer"}
 """What is waited for, by the kind of a question."""
+
+
+DONE, ASKS = "done_for_now", AskHuman.__spec__.name
+INTENTS = {"done": DONE, "nothing_to_do": DONE, ASKS: "request_more_information"}
+"""What the workshop's server calls these three, whose shapes this interface keeps; other intents are names of tools."""
 
 
 def links(task_id: str) -> dict[str, str]:
@@ -41,7 +47,7 @@ def events(rows: Sequence[Row], state: State, *, content: bool) -> list[dict[str
 def _data(row: Row, calls: Mapping[int, tuple[str, str]]) -> dict[str, Any]:
     data = {name: value for name, value in row["data"].items() if name not in UNSHOWN}
     if row["type"] == "Finished":
-        return data | ({"intent": data.get("reason") or "done"} if data["status"] == "done" else {})
+        return data | ({"intent": DONE, "message": _words(data.get("outcome"))} if data["status"] == "done" else {})
     call = row["seq"] if row["type"] == "Decided" else data.pop("call", None)
     if call is None:
         return data
@@ -50,8 +56,15 @@ def _data(row: Row, calls: Mapping[int, tuple[str, str]]) -> dict[str, Any]:
         if call in calls:
             tool, text = calls[call]
             given = json.loads(data.pop("args", "") or text)
-            data = {**given, **data, "intent": tool, "args": given}
+            data = {**given, **data, "intent": INTENTS.get(tool, tool), "args": given}
+            data |= {"message": given["reason"]} if tool == ASKS else {}
     return {**data, "call_id": call}
+
+
+def _words(outcome: Any) -> str:
+    """A result in words, for whoever only reads `message`."""
+    said = outcome.get("text") if isinstance(outcome, dict) else outcome
+    return said if isinstance(said, str) else as_json(outcome)
 
 
 def last_with_url(shown: list[dict[str, Any]], task_id: str) -> list[dict[str, Any]]:

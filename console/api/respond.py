@@ -192,8 +192,8 @@ def _open(asked: Sequence[Question]) -> list[dict[str, Any]]:
 
 
 def _mismatch(row: dict[str, Any], asked: Sequence[Question], why: str, **members: Any) -> Problem:
-    flags = render.awaiting(row, asked)
-    return bad("Not what the thread waits for", why, **flags, waiting_for=row["waiting_for"], **members)
+    flags, title = render.awaiting(row, asked), "Not what the thread waits for"
+    return bad(title, why, error=title, **flags, waiting_for=row["waiting_for"], **members)
 
 
 def _refused(refused: Refused, title: str = "", **members: Any) -> Problem:

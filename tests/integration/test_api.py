@@ -320,7 +320,7 @@ def test_a_log_is_paged_and_its_newest_end_shown(f: Fleet, api: Callers, monkeyp
     monkeypatch.setattr("console.api.look.NEWEST", 2)
     shown = api.get(f"/thread/{task}").json()
     assert [event["type"] for event in shown["events"]] == kinds[-2:] and shown["earlier_events"]
-    assert shown["events"][-1]["data"]["intent"] == "done"
+    assert shown["events"][-1]["data"]["intent"] == "done_for_now"
     assert shown["outcome"] == {"text": "done"}
     assert api.get(f"/thread/{task}/events?after=-1").status_code == 400
     assert api.get(f"/thread/{task}?beer=1").status_code == 400

@@ -1,8 +1,9 @@
-"""Curious: asks people what it does not know, and ships what they choose."""
+"""Curious: asks people what it does not know, and signs for what they allow."""
 
 from __future__ import annotations
 
-from tests.agents.signoff.tools import Ship
 from twelvefold import Agent, AskHuman
 
-agent = Agent(tools=[Ship, AskHuman], people=["refund-ops", "ann", "#desk"])
+from .tools import Sign
+
+agent = Agent(tools=[Sign, AskHuman], people=["refund-ops", "ann", "#desk"])

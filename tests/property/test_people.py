@@ -1,0 +1,106 @@
+"""Whatever people do at one moment and from several channels: no double, no unauthorised and no lost decision."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.callers import callers
+from tests.curious import curious
+from tests.property.people import People, World, script
+from workers import answers, decisions
+from workers.store import approvals, questions
+
+DEFAULT, LONG, FAULTY = 500, 10_000, 300
+CHECKS = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+
+
+@contextmanager
+def world(database: Any) -> Iterator[World]:
+    """One fleet for all cases."""
+    with curious(database, script, db_pool=10) as f, callers(f) as c:
+        People.world = World(f, c)
+        yield People.world
+
+
+def play(cases: int, *, phases: tuple[Phase, ...] = tuple(Phase), derandomize: bool = True) -> None:
+    """So many cases."""
+    options = settings(
+        max_examples=cases, stateful_step_count=5, deadline=None, derandomize=derandomize, database=None,
+        suppress_health_check=CHECKS, phases=phases, report_multiple_bugs=False,
+    )  # fmt: skip
+    run_state_machine_as_test(People, settings=options)
+
+
+@pytest.mark.timeout(400)
+def test_no_click_runs_twice_unauthorised_or_is_lost(fresh_database: Any) -> None:
+    with world(fresh_database) as made:
+        play(DEFAULT)
+        assert made.cases >= DEFAULT
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_no_click_runs_twice_unauthorised_or_is_lost_in_ten_thousand_cases(fresh_database: Any) -> None:
+    with world(fresh_database) as made:
+        play(LONG, derandomize=False)
+        assert made.cases >= LONG
+
+
+def no_compare_and_set(patch: pytest.MonkeyPatch) -> None:
+    """The store takes every decision, whatever stands on the row."""
+    find, every, question = approvals.question, approvals.DECIDE, questions.find
+
+    def pending(*given: Any) -> Any:
+        row = find(*given)
+        return None if row is None else replace(row, state="pending")
+
+    patch.setattr(approvals, "question", pending)
+    patch.setattr(approvals, "DECIDE", every.replace("AND state = ANY(%(open)s)", ""))
+    patch.setattr(questions, "ANSWER", questions.ANSWER.replace("AND state = ANY(%(open)s)", ""))
+    patch.setattr(
+        questions, "find", lambda *given: [replace(r, state="pending", answer=None) for r in question(*given)]
+    )
+
+
+def no_digest(patch: pytest.MonkeyPatch) -> None:
+    """The store does not look at what was shown."""
+    judged = decisions._judged
+    patch.setattr(decisions, "_judged", lambda row, wish: judged(row, replace(wish, digest=None)))
+
+
+def no_responders(patch: pytest.MonkeyPatch) -> None:
+    """The store does not look at who decides."""
+    patch.setattr(decisions, "_forbidden", lambda *_: None)
+    patch.setattr(answers, "may_answer", lambda *_: True)
+
+
+def told(error: BaseException) -> list[str]:
+    """What the failures say; where workers and people race, Hypothesis may report several as a group."""
+    parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return [str(error), *(text for part in parts for text in told(part))]
+
+
+@pytest.mark.parametrize(
+    ("fault", "violation"),
+    [
+        (no_compare_and_set, "two decisions|two answers|unauthorised|not told of"),
+        (no_digest, "unauthorised"),
+        (no_responders, "unauthorised"),
+    ],
+)
+def test_the_machine_sees_a_store_without_one_of_its_checks(
+    fresh_database: Any, monkeypatch: pytest.MonkeyPatch, fault: Any, violation: str
+) -> None:
+    with world(fresh_database):
+        fault(monkeypatch)
+        with pytest.raises((AssertionError, BaseExceptionGroup)) as failed:
+            play(FAULTY, phases=(Phase.generate,))
+        assert re.search(violation, "\n".join(told(failed.value))), told(failed.value)
