@@ -41,7 +41,8 @@ class Asking(BaseModel):
     def title(self) -> str:
         """What is asked, on one line."""
         about = f" ({reveal(self.about)})" if self.about else ""
-        return one_line(f"{URGENT[self.question.urgency]}{self.agent} asks{about}: {reveal(self.question.reason)}", 120)
+        asked = unlinked(reveal(self.question.reason))
+        return one_line(f"{URGENT[self.question.urgency]}{self.agent} asks{about}: {asked}", 120)
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -58,7 +59,8 @@ class Asking(BaseModel):
     @property
     def context(self) -> tuple[tuple[str, str], ...]:
         """What the agent says one has to know, without links."""
-        return tuple((one_line(reveal(f.name)), unlinked(reveal(f.value))) for f in self.question.context)
+        found = self.question.context
+        return tuple((one_line(unlinked(reveal(fact.name))), unlinked(reveal(fact.value))) for fact in found)
 
     @property
     def expected(self) -> str:
@@ -71,7 +73,7 @@ def letter_text(asking: Asking, link: str | None) -> str:
     """The question as the text of a mail; `link` is its page. All links but that one are broken."""
     facts = [f"{name + ':':<12}{unlinked(text) if name == 'About' else text}" for name, text in asking.facts]
     reason = unlinked(reveal(asking.question.reason))
-    context = [line for name, text in asking.context for line in quoted(f"{unlinked(name)}: {text}")]
+    context = [line for name, text in asking.context for line in quoted(f"{name}: {text}")]
     parts = [
         f"{asking.agent} has a question. Your answer is passed on; it permits nothing.",
         "\n".join(facts),

@@ -13,7 +13,7 @@ import typer
 
 from workers.operate import Operate
 
-from .app import HOME, By, Home, Json, TaskId, cli, fail, me, operating, say_json
+from .app import HOME, By, Home, Json, TaskId, cli, fail, me, operating, tell
 from .switches import EVERYBODY, For, Reason, Tenant, Until, end_of, lifted, scope_of, thrown
 
 Target = Annotated[str, typer.Argument(help="The id of a task, or a scope: all, or agent:NAME.")]
@@ -89,7 +89,7 @@ def _do(home: Path, task: UUID, as_json: bool, became: str, act: Callable[[Opera
     """Do it to one task, and say what became of it, unless the verb itself knows better."""
     with operating(home) as operate:
         said = act(operate) or became
-    say_json({"id": str(task), "became": said}) if as_json else typer.echo(said)
+    tell(str(said), as_json, id=str(task))
 
 
 def _task(target: str) -> UUID | None:
