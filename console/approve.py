@@ -177,10 +177,11 @@ def _card_page(shown: Shown, status: int = 200, said: str = "") -> Response:
     if status == 200 and not shown.row.open and decision is None:
         status = 410
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in card.facts)
+    preview = f"<h3>What it would do</h3><pre>{escape(card.previewed)}</pre>" if card.previewed else ""
     cut = "<p>Something had to be cut.</p>" if card.cut else ""
     body = (
         f"{_notice(said)}{_outcome(shown)}"
-        f"<section><h2>Facts</h2><dl>{facts}</dl><h3>Arguments</h3><pre>{escape(card.arguments)}</pre>{cut}</section>"
+        f"<section><h2>Facts</h2><dl>{facts}</dl><h3>Arguments</h3><pre>{escape(card.arguments)}</pre>{preview}{cut}</section>"
         f"<section class='says'><h2>The agent says</h2><p>{escape(card.saying) or 'nothing'}</p>"
         "<p class='small'>Nobody checked this.</p></section>"
         f"{_written(shown)}{_form(shown)}"

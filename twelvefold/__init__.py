@@ -8,7 +8,7 @@ from .directory import Directory
 from .errors import Conflict, DeclarationError, Fatal, ToolError
 from .questions import AskHuman
 from .state import State, Task
-from .tool import DESTRUCTIVE, Ctx, Effect, Read, Write
+from .tool import DESTRUCTIVE, Ctx, Effect, Preview, Read, Write
 from .verdict import AUTO, Verdict, ask, deny
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Ignore",
     "Message",
     "NothingToDo",
+    "Preview",
     "Read",
     "State",
     "Task",

@@ -13,8 +13,9 @@ from uuid import UUID, uuid5
 
 from .agent import Agent
 from .budget import Budget, Usage, stagnation
+from .canonical import canonical
 from .controls import Delegate, Done, NothingToDo
-from .effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunRead, RunWrite, Want
+from .effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunPreview, RunRead, RunWrite, Want
 from .events import (
     ApprovalAsked,
     ApprovalMoved,
@@ -169,7 +170,7 @@ def _shown_args(agent: Agent, call: OpenCall) -> str:
     return arguments_of(_tool(agent, call))
 
 
-def _verdict(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Event]:
+def _verdict(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Event] | Want:
     verdict = recheck(agent, task, call)
     if call.verdict == "deny" or verdict.kind == "deny":
         return [PolicyDenied(call=call.seq, why=verdict.reason or "not allowed")]
@@ -187,11 +188,14 @@ def _verdict(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Ev
     if grant is not None:
         until = f"granted until {grant.until:%Y-%m-%d %H:%M} UTC"
         return [ApprovalMoved(call=call.seq, to="approved", by=grant.by, reason=until, grant=grant.id)]
+    if hasattr(_tool(agent, call), "dry_run") and not call.previewed:
+        return RunPreview()
+    preview = canonical(task.read(call.previewed).get("shown")) if call.previewed else ""
     return [
         ApprovalAsked(
             call=call.seq,
             args=shown if shown != call.args or call.edited or call.editor else "",
-            digest=digest_of(task, call.seq, call.tool, shown, verdict),
+            digest=digest_of(task, call.seq, call.tool, shown, verdict, preview),
             verdict=verdict.model_dump_json(),
             target=verdict.target,
             reason=verdict.reason,

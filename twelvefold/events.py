@@ -126,6 +126,15 @@ class PolicyDenied(Event):
     why: str
 
 
+class Previewed(Event):
+    """What the call would do, as its tool said before a person is asked."""
+
+    call: int
+    shown: JsonValue = None
+    fingerprint: str = ""
+    ms: int = 0
+
+
 class ApprovalAsked(Event):
     """A person has to approve the call until the deadline; `args` are the arguments where an upgrade changed them.
     Of the kind `question`: a person has to answer it.
@@ -330,9 +339,9 @@ class Resumed(Event):
 TYPES: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        Arrived, Reopened, Prefetched, ModelAsked, Decided, Rejected, PolicyDenied, ApprovalAsked, ApprovalMoved,
-        Started, Returned, Failed, Doubted, Settled, Woke, ChildStarted, ChildReturned, LimitReached, Stuck, Blocked,
-        CancelAsked, DoneRefused, Finished, Quarantined, Resumed,
+        Arrived, Reopened, Prefetched, ModelAsked, Decided, Rejected, PolicyDenied, Previewed, ApprovalAsked,
+        ApprovalMoved, Started, Returned, Failed, Doubted, Settled, Woke, ChildStarted, ChildReturned, LimitReached,
+        Stuck, Blocked, CancelAsked, DoneRefused, Finished, Quarantined, Resumed,
     )
 }  # fmt: skip
 

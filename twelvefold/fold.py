@@ -30,6 +30,7 @@ from .events import (
     ModelAsked,
     PolicyDenied,
     Prefetched,
+    Previewed,
     Quarantined,
     Recorded,
     Rejected,
@@ -44,7 +45,7 @@ from .events import (
 from .state import INLINE_RESULT, Child, OpenCall, State, unused
 from .verdict import Verdict
 
-UNSEEN = (ModelAsked, Started, Finished, Quarantined, LimitReached, ApprovalAsked)
+UNSEEN = (ModelAsked, Started, Finished, Quarantined, LimitReached, ApprovalAsked, Previewed)
 """Bookkeeping that a model has no use for."""
 KEEPS_HELD = (Arrived, ChildReturned, Resumed, Quarantined, CancelAsked)
 ENDS_QUARANTINE = (Resumed, CancelAsked)
@@ -111,6 +112,8 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
             return {"used": s.used.plus(Usage(decisions=1)), "rejections": s.rejections + 1}
         case PolicyDenied():
             return _closed(s, denied=1)
+        case Previewed():
+            return _phase(s, "chosen", previewed=seq, fingerprint=event.fingerprint) | _spent(s, event.ms)
         case ApprovalAsked():
             assert s.call is not None, "an approval needs an open call"
             waits = _waits("answer" if event.kind == "question" else "approval")
@@ -278,13 +281,20 @@ def _approval_moved(s: State, seq: int, event: ApprovalMoved) -> dict[str, Any]:
         case "approved_with_edits":
             return _phase(s, "approved", args=event.args, digest=event.digest, edited=True, **OVER) | _ready()
         case "edited":
-            return _phase(s, "chosen", args=event.args, editor=event.by or "", verdict="ask", **OVER) | _ready()
+            return (
+                _phase(s, "chosen", args=event.args, editor=event.by or "", verdict="ask", previewed=0, **OVER)
+                | _ready()
+            )
         case "stale":
-            return _phase(s, "chosen", stale=s.call.stale + 1, verdict="ask", grant="", **OVER) | _ready()
+            return _phase(s, "chosen", stale=s.call.stale + 1, verdict="ask", grant="", previewed=0, **OVER) | _ready()
         case "expired" if event.then == "allow":
             return _phase(s, "approved", **OVER) | _ready()
         case "expired" if event.then == "park":
-            return _phase(s, "chosen", verdict="ask", **OVER) | _waits("operator") | {"reason": "approval_expired"}
+            return (
+                _phase(s, "chosen", verdict="ask", previewed=0, **OVER)
+                | _waits("operator")
+                | {"reason": "approval_expired"}
+            )
     return _closed(s, denied=1)
 
 

@@ -55,9 +55,9 @@ def judged(agent: Agent, task: Task, decided: Decided, seq: int) -> Decided:
     )
 
 
-def digest_of(task: Task, seq: int, tool: str, args: str, verdict: Verdict) -> str:
+def digest_of(task: Task, seq: int, tool: str, args: str, verdict: Verdict, preview: str = "") -> str:
     """The digest an approval of this call is bound to."""
-    return call_digest(task.id, seq, tool, args, verdict.model_dump_json())
+    return call_digest(task.id, seq, tool, args, verdict.model_dump_json(), preview)
 
 
 def recheck(agent: Agent, task: Task, open_call: OpenCall) -> Verdict:

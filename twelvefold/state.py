@@ -59,6 +59,9 @@ class OpenCall(Frozen):
     remind_at: datetime | None = None
     escalate_at: datetime | None = None
     grant: str = ""
+    previewed: int = 0
+    """The seq of the preview that the question shows; `fingerprint` is that of what it looked at."""
+    fingerprint: str = ""
     says: str = ""
     """What the agent answered to whom it asked."""
     editor: str = ""

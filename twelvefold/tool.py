@@ -42,6 +42,19 @@ EXECUTE = "execute"
 HEADER = "Write for example `class Pay(Effect[Receipt], timeout=5, doubt='find', needs={'money'}, was=('charge',))`."
 
 
+class Preview(BaseModel):
+    """What a tool would do, from its `dry_run(ctx)`, which looks and changes nothing; a person sees it beside the call.
+
+    `fingerprint` stands for what was looked at. It is read again right before the call begins, and another one makes
+    the approval stale.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    shown: Any
+    fingerprint: str = ""
+
+
 class Ctx(Protocol):
     """What a running tool may use. `key` identifies the effect to the outside and is fixed before the first attempt."""
 

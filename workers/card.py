@@ -17,10 +17,15 @@ from pydantic import BaseModel, ConfigDict
 
 from twelvefold.markup import to_yaml
 from twelvefold.text import one_line, reveal, shorten
-from twelvefold.verdict import Risk, people
+from twelvefold.verdict import AtExpiry, Risk, people
 
 LONGEST_ARGUMENTS = 8_000
 LONGEST_SAYING = 500
+THEN: dict[AtExpiry, str] = {
+    "deny": "after that it counts as expired",
+    "park": "after that it waits for an operator",
+    "allow": "after that it runs all the same, as it only looks",
+}
 WIDTH = 72
 _SCHEME = re.compile(r"(?<=\w):(?=[^\s\d])")
 _DOT = re.compile(r"(?<=\S)[.\u3002\uff0e\uff61](?=[^\W\d])")
@@ -48,6 +53,8 @@ class Card(BaseModel):
     all_of: tuple[str, ...] = ()
     four_eyes: bool = False
     editor: str = ""
+    preview: Any = None
+    at_expiry: AtExpiry = "deny"
     escalated: str = ""
     """Who may decide too, since nobody else has."""
 
@@ -63,9 +70,18 @@ class Card(BaseModel):
         return shorten(self._all_arguments, LONGEST_ARGUMENTS)
 
     @property
+    def previewed(self) -> str:
+        """What the call would do, as its tool says; empty where it does not."""
+        return shorten(self._all_preview, LONGEST_ARGUMENTS)
+
+    @property
     def cut(self) -> bool:
         """Whether something is missing, so that nobody can approve from this card."""
-        return len(self._all_arguments) > LONGEST_ARGUMENTS
+        return max(len(self._all_arguments), len(self._all_preview)) > LONGEST_ARGUMENTS
+
+    @property
+    def _all_preview(self) -> str:
+        return "" if self.preview is None else to_yaml(_revealed(self.preview))
 
     @property
     def by_mail(self) -> bool:
@@ -95,7 +111,7 @@ class Card(BaseModel):
             ("And now", ", ".join(people(self.escalated))),
             ("Edited by", one_line(reveal(self.editor)) if self.editor else ""),
             ("Needed", self._needed),
-            ("Until", f"{self.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC; after that it counts as expired"),
+            ("Until", f"{self.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC; {THEN[self.at_expiry]}"),
             ("Call", f"{self.call} of task {self.task}"),
         ]
         return tuple((name, text) for name, text in found if text)
@@ -116,9 +132,10 @@ class Card(BaseModel):
 def letter_text(card: Card, link: str | None, word: str | None) -> str:
     """The card as the text of a mail. `link`: the page; `word`: what it asks for. All links but that one are broken."""
     facts = [f"{name + ':':<12}{unlinked(text) if name == 'About' else text}" for name, text in card.facts]
+    preview = ["What it would do:", *quoted(unlinked(card.previewed))] if card.previewed else []
     parts = [
         f"{card.agent} asks whether it may go on. Nothing happens before you decide.",
-        "\n".join(["FACTS", *facts, "Arguments:", *quoted(unlinked(card.arguments))]),
+        "\n".join(["FACTS", *facts, "Arguments:", *quoted(unlinked(card.arguments)), *preview]),
         "\n".join(["THE AGENT SAYS (nobody checked this)", *quoted(card.saying or "nothing")]),
         "TO DECIDE",
         *_ways(card, link, word),
@@ -128,7 +145,7 @@ def letter_text(card: Card, link: str | None, word: str | None) -> str:
 
 def _ways(card: Card, link: str | None, word: str | None) -> Iterator[str]:
     if card.cut:
-        yield "The arguments are too long for a letter and had to be cut, so this cannot be approved by mail."
+        yield "It is too long for a letter and had to be cut, so this cannot be approved by mail."
     elif link is not None and not card.by_mail:
         yield f"The risk is high: a link is not enough to decide. This page only shows what is asked:\n{link}"
     elif link is not None:

@@ -130,6 +130,8 @@ def _decide(connection: Connection, wish: Wish, agents: Registry | None) -> Deci
     said = said or _own(connection, row, asks, wish) or _overtaken(connection, row, wish)
     said = said or _unproved(connection, row, asks, wish)
     if said is not None:
+        if isinstance(said, Refused) and said.decision is not None:
+            _keep_late(connection, row, wish)
         return said
     if wish.to == "more_info":
         return _ask_back(connection, row, wish)
@@ -143,6 +145,15 @@ def _decide(connection: Connection, wish: Wish, agents: Registry | None) -> Deci
         if refused is not None:
             return refused
     return _write(connection, row, asks, votes, wish)
+
+
+def _keep_late(connection: Connection, row: Row, wish: Wish) -> None:
+    """Who wanted otherwise after it was decided stands beside it, once; the task never reads it."""
+    inbox.insert(connection, Entry(
+        tenant=row.tenant, source="operate", key=f"{row.task}:late:{row.call}:{row.asked}:{wish.to}:{wish.by}",
+        kind="decision", task_id=row.task, payload={"call": row.call, "to": wish.to}, sender=wish.by, state="ignored",
+        reason="decided_otherwise",
+    ))  # fmt: skip
 
 
 def _grant(connection: Connection, row: Row, asks: Verdict, wish: Wish, terms: Terms) -> Refused | None:

@@ -50,4 +50,4 @@ def read_edit(agents: Registry, agent: str, tool: str, shown: str, given: str) -
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name)
     }
-    return Edit(tool, args, changed, "dry_run" in {name for base in kind.__mro__ for name in vars(base)})
+    return Edit(tool, args, changed, hasattr(kind, "dry_run"))

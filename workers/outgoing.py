@@ -72,7 +72,8 @@ def _card(
         agent=work.agent.name, about=work.state.about, task=work.held.id, call=call.seq, asked=call.asked,
         tool=call.tool, args=call.args, says=call.says or asks.reason, target=asks.target, risk=asks.risk,
         deadline=call.due, digest=call.digest, quorum=asks.quorum, all_of=asks.all_of, four_eyes=asks.four_eyes,
-        editor=call.editor, tainted=asks.tainted, escalated=escalated,
+        editor=call.editor, tainted=asks.tainted, escalated=escalated, at_expiry=asks.at_expiry,
+        preview=work.task.read(call.previewed).get("shown") if call.previewed else None,
     )  # fmt: skip
     return {"subject": first + card.title, "card": card.model_dump(mode="json"), "at": recorded.at.isoformat()}
 

@@ -51,6 +51,11 @@ def test_one_rejection_is_enough_and_votes_do_not_outlive_it(fresh_database: Any
         with pytest.raises(Refused, match="Already rejected by ben") as refused:
             w.says(CLEO)
         assert refused.value.code == 409
+        with pytest.raises(Refused):
+            w.says(CLEO)
+        late = w.fleet.run.db.rows("SELECT sender, payload, reason FROM arrivals WHERE state = 'ignored'")
+        wanted = {"call": w.row["call"], "to": "approved"}
+        assert late == [{"sender": CLEO, "payload": wanted, "reason": "decided_otherwise"}], "kept once, never read"
         w.fleet.drain(w.task)
         assert w.sent == []
 
