@@ -2,17 +2,17 @@
 
 The form is `application/x-www-form-urlencoded` and goes to the page's own address:
 
-- `decision`: `approve` or `reject`; neither is chosen beforehand.
+- `decision`: `approve`, `reject`, or once `ask`: a question back, which is the comment. None is chosen beforehand.
 - `digest`: the hidden field of the page that was shown; it binds the decision to what was seen.
 - `seen`: likewise hidden: the newest message that the page showed. A newer one asks for another look.
-- `word`: the word that stands in the mail and nowhere else. Needed at medium risk; a program that opens links and
+- `word`: the word that stands in the mail and nowhere else. Needed above low risk; a program that opens links and
   presses buttons does not have it. Five wrong ones and this link decides nothing any more.
 - `comment`: optional, read by the agent.
 
-A call of high risk, or one that was too long to be shown whole, has no form. Answers: 200 shown or decided (the same
-again for the same decision), 400 incomplete, 403 the word is wrong or a link is not enough, 404 no such link, 409
-decided otherwise (who and when) or overtaken by a message, 410 no longer open, 413, 415, 503. A wrong or old link tells
-nothing about any task.
+A call of high risk that one person decides, or one that was too long to be shown whole, has no form. Answers: 200 shown
+or decided (the same again for the same decision), 400 incomplete, 403 the word is wrong or a link is not enough, 404 no
+such link, 409 decided otherwise (who and when) or overtaken by a message, 410 no longer open, 413, 415, 503. A wrong or
+old link tells nothing about any task.
 
 The token is a secret: nothing logs it, the page names no other host, and `twelvefold http` keeps no access log.
 """
@@ -23,7 +23,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
-from typing import Literal
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
@@ -35,11 +34,10 @@ from triggers.body import read
 from triggers.problem import Problem
 from twelvefold.text import one_line
 from workers.card import Card, unlinked
-from workers.decisions import OTHER_WAYS, Refused, Wish, decide, decision_of
+from workers.decisions import OTHER_WAYS, Answer, Refused, Wish, closed_as, decide, decision_of
 from workers.links import PATH, Link, Links, NotALink
-from workers.outgoing import letter_key
 from workers.store import approvals
-from workers.store.approvals import Row
+from workers.store.approvals import Row, Vote
 from workers.store.database import Database
 from workers.telemetry import Log, kind_of
 
@@ -47,6 +45,7 @@ from .page import page
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 LONGEST_FORM = 16_384
+CHOICES: dict[str, Answer] = {"approve": "approved", "reject": "rejected", "ask": "more_info"}
 FORM = "application/x-www-form-urlencoded"
 NOWHERE = Problem(404, "Nothing here", "This link is not complete, or it was never made here. Open it from the mail.")
 LATER = Problem(503, "Not now", "Something is out of order here. Open the link again in a minute to see what stands.")
@@ -62,11 +61,12 @@ class Shown:
     row: Row
     seen: int
     written: list[tuple[str, str]]
+    votes: list[Vote]
 
     @property
     def form(self) -> bool:
         """Whether this page can decide."""
-        return self.row.open and self.card.risk != "high" and not self.card.cut
+        return self.row.open and self.card.by_mail
 
 
 def routes(db: Database, links: Links | None, ring: Callable[[str, str, str], None], log: Log) -> list[Route]:
@@ -78,15 +78,15 @@ def routes(db: Database, links: Links | None, ring: Callable[[str, str, str], No
         return _card_page(await run_in_threadpool(_look, db, links, request.path_params["token"]))
 
     async def answer(request: Request) -> Response:
-        _same_origin(request, links.url)
-        form = _fields(request, await read(request, LONGEST_FORM))
+        same_origin(request, links.url)
+        form = fields(request, await read(request, LONGEST_FORM))
         return await run_in_threadpool(_decide, db, links, request.path_params["token"], form, ring)
 
     path = PATH + "{token}"
-    return [Route(path, _told(show, log), methods=["GET"]), Route(path, _told(answer, log), methods=["POST"])]
+    return [Route(path, told(show, log), methods=["GET"]), Route(path, told(answer, log), methods=["POST"])]
 
 
-def _told(endpoint: Endpoint, log: Log) -> Endpoint:
+def told(endpoint: Endpoint, log: Log) -> Endpoint:
     """The endpoint with a page for everything that goes wrong. An error is logged without its text."""
 
     async def told(request: Request) -> Response:
@@ -114,32 +114,31 @@ def _look(db: Database, links: Links, token: str) -> Shown:
         raise TOO_OLD
     with db.connection() as connection:
         row = approvals.question(connection, link.tenant, link.task, link.call, link.asked)
-        key = letter_key(link.task, link.asked, "email", link.approver)
-        card = approvals.card(connection, link.tenant, key)
+        card = approvals.card(connection, link.tenant, f"{link.task}:email:{link.approver}", link.asked)
         if row is None or card is None:
             raise NOWHERE
         seen, _ = approvals.newest_message(connection, row)
         written = approvals.written_since(connection, row, seen)
-    return Shown(link, Card.model_validate(card), row, seen, written)
+        votes = approvals.votes(connection, row)
+    return Shown(link, Card.model_validate(card), row, seen, written, votes)
 
 
 def _decide(
     db: Database, links: Links, token: str, form: dict[str, str], ring: Callable[[str, str, str], None]
 ) -> Response:
     shown = _look(db, links, token)
-    chosen = {"approve": "approved", "reject": "rejected"}.get(form.get("decision", ""))
+    chosen = CHOICES.get(form.get("decision", ""))
     if chosen is None or not form.get("digest") or not form.get("seen", "").isdecimal():
-        return _card_page(shown, 400, "Nothing is decided yet: choose Approve or Reject.")
-    if shown.form and shown.card.risk == "medium" and not form.get("word"):
+        return _card_page(shown, 400, "Nothing is decided yet: choose one of the answers.")
+    if shown.form and shown.card.word and not form.get("word"):
         # no guess, so it is not counted: a program that sends empty forms must not use up a person's attempts
         return _card_page(shown, 400, "Nothing is decided yet: type the word that stands in the mail.")
     if chosen == "approved" and shown.card.cut:
         return _card_page(shown, 403, f"What was cut cannot be approved from here. {OTHER_WAYS}")
-    to: Literal["approved", "rejected"] = "approved" if chosen == "approved" else "rejected"
     link = shown.link
     wish = Wish(
-        link.task, link.call, to, link.approver, "link", tenant=link.tenant, asked=link.asked, digest=form["digest"],
-        comment=form.get("comment", ""), word=links.knows(link, form.get("word", "")),
+        link.task, link.call, chosen, link.approver, "link", tenant=link.tenant, asked=link.asked,
+        digest=form["digest"], comment=form.get("comment", ""), word=links.knows(link, form.get("word", "")),
         seen=int(form["seen"][:9]),
     )  # fmt: skip
     try:
@@ -150,7 +149,7 @@ def _decide(
     return _card_page(_look(db, links, token))
 
 
-def _same_origin(request: Request, url: str) -> None:
+def same_origin(request: Request, url: str) -> None:
     """A form of another site is refused. `Origin: null` is ours: that is what no-referrer makes of it."""
     scheme, _, rest = url.partition("://")
     origin = request.headers.get("origin", "null")
@@ -160,7 +159,8 @@ def _same_origin(request: Request, url: str) -> None:
         raise Problem(403, "Not from here", "Decide on the page that the link in the mail opens.")
 
 
-def _fields(request: Request, body: bytes) -> dict[str, str]:
+def fields(request: Request, body: bytes) -> dict[str, str]:
+    """The fields of a form, each once. Raises Problem."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise Problem(415, "Not a form", f"Send the fields of the page's form as {FORM}.")
     try:
@@ -177,10 +177,11 @@ def _card_page(shown: Shown, status: int = 200, said: str = "") -> Response:
     if status == 200 and not shown.row.open and decision is None:
         status = 410
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in card.facts)
+    preview = f"<h3>What it would do</h3><pre>{escape(card.previewed)}</pre>" if card.previewed else ""
     cut = "<p>Something had to be cut.</p>" if card.cut else ""
     body = (
         f"{_notice(said)}{_outcome(shown)}"
-        f"<section><h2>Facts</h2><dl>{facts}</dl><h3>Arguments</h3><pre>{escape(card.arguments)}</pre>{cut}</section>"
+        f"<section><h2>Facts</h2><dl>{facts}</dl><h3>Arguments</h3><pre>{escape(card.arguments)}</pre>{preview}{cut}</section>"
         f"<section class='says'><h2>The agent says</h2><p>{escape(card.saying) or 'nothing'}</p>"
         "<p class='small'>Nobody checked this.</p></section>"
         f"{_written(shown)}{_form(shown)}"
@@ -197,9 +198,13 @@ def _outcome(shown: Shown) -> str:
     if decision is not None:
         return f"<p class='notice'>This was {escape(str(decision))}.</p>"
     if not shown.row.open:
-        state = "expired" if shown.row.state == "pending" else shown.row.state
-        return f"<p class='notice'>This is no longer open: {escape(state)}.</p>"
-    return ""
+        return f"<p class='notice'>This is no longer open: {escape(closed_as(shown.row))}.</p>"
+    if shown.row.state == "more_info":
+        return f"<p class='notice'>{escape(shown.row.decided_by or '')} asks: {escape(shown.row.comment or '')}</p>"
+    if not shown.votes:
+        return ""
+    votes = ", ".join(vote.by for vote in shown.votes)
+    return f"<p class='notice'>Approved by {escape(votes)}: {len(shown.votes)} of {shown.card.quorum}.</p>"
 
 
 def _written(shown: Shown) -> str:
@@ -219,7 +224,12 @@ def _form(shown: Shown) -> str:
         return f"<section><h2>Decide</h2><p>{why} {escape(OTHER_WAYS)}</p></section>"
     word = (
         "<p><label>The word from the mail <input name='word' required maxlength='20' autocomplete='off'></label></p>"
-        if shown.card.risk == "medium"
+        if shown.card.word
+        else ""
+    )
+    ask_back = (
+        "<label><input type='radio' name='decision' value='ask' required> Ask for more first (say what below)</label>"
+        if shown.row.more_info_at is None
         else ""
     )
     return (
@@ -227,7 +237,8 @@ def _form(shown: Shown) -> str:
         f"<input type='hidden' name='digest' value='{escape(shown.card.digest)}'>"
         f"<input type='hidden' name='seen' value='{shown.seen}'>"
         "<p><label><input type='radio' name='decision' value='approve' required> Approve</label> "
-        "<label><input type='radio' name='decision' value='reject' required> Reject</label></p>"
+        "<label><input type='radio' name='decision' value='reject' required> Reject</label> "
+        f"{ask_back}</p>"
         f"{word}<p><label>A note for the agent <input name='comment' maxlength='2000'></label></p>"
         "<p><button>Decide</button></p></form></section>"
     )

@@ -11,6 +11,7 @@ from workers.operate import Operate
 from workers.registry import Registry
 from workers.settings import Settings
 from workers.store.database import Database
+from workers.switches import Switches
 from workers.telemetry import Log, logger
 
 from .bell import Bell
@@ -25,6 +26,7 @@ class Edge:
     agents: Registry
     intake: Intake
     operate: Operate
+    switches: Switches
     bell: Bell
     log: Log
 
@@ -38,6 +40,9 @@ def edge(settings: Settings) -> Edge:
     """The parts, from the settings."""
     db = Database(settings.database_url.get_secret_value(), size=settings.db_pool, application="twelvefold-http")
     agents = registry.load(settings.agent_modules)
+    agents.check_names(settings.directory)
     lanes = Lanes(settings.broker_url.get_secret_value(), settings.lane_prefix)
     log = logger(process="http")
-    return Edge(settings, db, agents, Intake(db, agents, log), Operate(db, agents), Bell(db, lanes, settings), log)
+    return Edge(
+        settings, db, agents, Intake(db, agents, log), Operate(db, agents), Switches(db), Bell(db, lanes, settings), log
+    )

@@ -38,6 +38,14 @@ def approval(row: Row) -> str:
     )
 
 
+def grant(row: Row) -> str:
+    """One grant: what it approves, until when, and what became of it."""
+    same = ", ".join(f"{name}={value}" for name, value in row["pattern"].items())
+    over = f"revoked by {row['revoked_by']}" if row["revoked_at"] else f"until {row['until']:%Y-%m-%d %H:%M}"
+    where = f"of task {row['task_id']}" if row["task_id"] else ""
+    return f"{row['id']}  {row['agent']} {row['tool']} {same}{where}  by {row['by']}  {over}  used {row['used']} times"
+
+
 def letter(row: Row) -> str:
     """One letter of the outbox."""
     return (
@@ -50,6 +58,14 @@ def arrival(row: Row) -> str:
     became = f"{row['state']}({row['reason']})" if row["reason"] else row["state"]
     what = f"{row['source']:<8} {row['type']:<20} {one_line(row['key'], 60)}"
     return f"{row['received_at']:%m-%d %H:%M:%S}  {became:<24} {what}  {row['task_id'] or ''}"
+
+
+def switch(row: Row) -> str:
+    """One switch: what it holds, for whom, until when, by whom and why."""
+    until = f"until {row['until']:%Y-%m-%d %H:%M} UTC" if row["until"] else "until it is lifted"
+    whose = "every tenant" if row["tenant"] == "*" else f"tenant {row['tenant']}"
+    held = f"{row['kind']:<7} {row['scope']:<20} {whose}, {until}, by {row['by']}"
+    return f"{held}: {one_line(row['reason'], 80)}" if row["reason"] else held
 
 
 def goes_of(row: Row) -> str:

@@ -21,7 +21,7 @@ from workers.links import from_settings
 from workers.settings import Settings
 from workers.telemetry import configure
 
-from . import api, approve
+from . import answer, api, approve
 from .edge import Edge, edge
 from .sources import sources
 
@@ -63,7 +63,11 @@ def _public(held: Edge) -> list[BaseRoute]:
             held.bell.ring(verdict.task_id, arrived.source)
         return verdict
 
-    pages = approve.routes(held.db, from_settings(held.settings), held.bell.ring, held.log)
+    links = from_settings(held.settings)
+    pages = [
+        *approve.routes(held.db, links, held.bell.ring, held.log),
+        *answer.routes(held.db, links, held.bell.ring, held.log),
+    ]
     largest = held.settings.webhook_max_body
     return [*hooks(sources(held.settings), accept, lambda: datetime.now(UTC), largest), *pages]
 

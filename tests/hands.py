@@ -24,15 +24,17 @@ Script = Callable[[Task], Tool[Any]]
 
 
 class Counted:
-    """A model that counts how often it is asked; `reply` stands in for the answer where it is given."""
+    """A model that counts how often it is asked and keeps what it saw; `reply` stands in for the answer."""
 
     def __init__(self, inner: Model, reply: Callable[[ModelRequest], ModelReply] | None = None) -> None:
         self.asked = 0
+        self.prompts: list[str] = []
         self._inner, self._reply = inner, reply
 
     def ask(self, request: ModelRequest) -> ModelReply:
         """Ask on."""
         self.asked += 1
+        self.prompts.append(request.user)
         return self._inner.ask(request) if self._reply is None else self._reply(request)
 
 

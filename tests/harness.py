@@ -26,6 +26,7 @@ from workers.step import step
 from workers.store import log
 from workers.store.database import Database
 from workers.store.inbox import Entry
+from workers.switches import Switches
 from workers.telemetry import logger
 from workers.work import Runtime
 
@@ -73,6 +74,7 @@ class Fleet:
         )  # fmt: skip
         self.intake = Intake(self.run.db, agents, self.run.log)
         self.operate = Operate(self.run.db, agents)
+        self.switches = Switches(self.run.db)
         self._lock, self._count = Lock(), 0
 
     def open(self, agent: str = "notes", text: str = "hello", tenant: str = "t1") -> str:
@@ -80,7 +82,7 @@ class Fleet:
         with self._lock:
             self._count += 1
             key = f"k{self._count}-{self.run.worker}"
-        entry = Entry(tenant=tenant, source="test", key=key, kind="message")
+        entry = Entry(tenant=tenant, source="test", key=key, kind="message", proof="test")
         verdict = self.intake.open(self.run.registry[agent], entry, Message(text=text))
         assert verdict.task_id is not None
         return verdict.task_id

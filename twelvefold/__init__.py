@@ -1,28 +1,34 @@
 """Twelvefold's core: all that an agent's author imports."""
 
 from .agent import Agent, Message, Text
-from .bindings import Ignore, on, to
+from .bindings import Ignore, Wake, on, to
 from .budget import Budget
 from .controls import Delegate, Done, NothingToDo, Wait
+from .directory import Directory
 from .errors import Conflict, DeclarationError, Fatal, ToolError
+from .questions import AskHuman
 from .state import State, Task
-from .tool import AUTO, DESTRUCTIVE, Ctx, Effect, Read, Verdict, Write, ask, deny
+from .tool import DESTRUCTIVE, Ctx, Effect, Preview, Read, Write
+from .verdict import AUTO, Verdict, ask, deny
 
 __all__ = [
     "AUTO",
     "DESTRUCTIVE",
     "Agent",
+    "AskHuman",
     "Budget",
     "Conflict",
     "Ctx",
     "DeclarationError",
     "Delegate",
+    "Directory",
     "Done",
     "Effect",
     "Fatal",
     "Ignore",
     "Message",
     "NothingToDo",
+    "Preview",
     "Read",
     "State",
     "Task",
@@ -30,6 +36,7 @@ __all__ = [
     "ToolError",
     "Verdict",
     "Wait",
+    "Wake",
     "Write",
     "ask",
     "deny",

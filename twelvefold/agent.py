@@ -17,11 +17,14 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 from .bindings import Binding, Destination
 from .budget import Budget
 from .canonical import canonical, sha256
-from .controls import Delegate, Done, NothingToDo, Wait
+from .controls import Delegate, Done, Explain, NothingToDo, Wait
+from .directory import is_name
 from .errors import DeclarationError
+from .questions import AskHuman
 from .schema import check_exact, check_portable, menu_entry
 from .state import Task
 from .tool import Ctx, Tool
+from .verdict import Verdict
 
 MOST_TOOLS = 5
 TAG = re.compile(r"[a-z_][a-z0-9_]*")
@@ -47,7 +50,9 @@ class Text(BaseModel):
 class Agent:
     """The declaration of an agent. `prefetch` functions look things up before the first decision of a run, each shown
     in a tag of its name; `steer(task) -> call | None` lets code speak first each turn; `success` functions return why
-    the work is not done yet, or None; `about` names the business entity of an accepted event.
+    the work is not done yet, or None; `about` names the business entity of an accepted event; `people` are the names
+    that AskHuman may ask, each from the directory or of a channel; `review(task, outcome)` is the verdict on a result
+    before it is delivered; with `one_open_per_entity` what arrives about an entity is news for its open task.
     """
 
     tools: list[type[Tool[Any]]]
@@ -63,11 +68,14 @@ class Agent:
     success: list[Callable[[Task], str | None]] = field(default_factory=list)
     budget: Budget = field(default_factory=Budget)
     on_stuck: Literal["operator", "failed"] = "operator"
+    one_open_per_entity: bool = False
     delegates: list[str] = field(default_factory=list)
+    people: list[str] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
     triggers: list[Binding] = field(default_factory=list)
     delivery: list[Destination] = field(default_factory=list)
     subject: Callable[[Any], str] | None = None
+    review: Callable[[Task, Any], Verdict] | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -80,7 +88,7 @@ class Agent:
         done = create_model(
             "Done", __base__=Done, __module__=__name__, outcome=(self.returns, ...), __doc__=Done.__doc__
         )
-        controls: list[type[Tool[Any]]] = [done, NothingToDo, Wait]
+        controls: list[type[Tool[Any]]] = [done, NothingToDo, Wait, Explain]
         if self.delegates:
             names: Any = Literal[tuple(self.delegates)]
             controls.append(
@@ -88,12 +96,26 @@ class Agent:
                     "Delegate", __base__=Delegate, __module__=__name__, agent=(names, ...), __doc__=Delegate.__doc__
                 )
             )
-        return {tool.__spec__.name: tool for tool in [*self.tools, *controls]}
+        own = [tool for tool in self.tools if tool is not AskHuman]
+        if self.people:
+            targets: Any = Literal[tuple(self.people)]
+            controls.append(
+                create_model(
+                    "AskHuman", __base__=AskHuman, __module__=__name__, target=(targets, ...), __doc__=AskHuman.__doc__
+                )
+            )
+        return {tool.__spec__.name: tool for tool in [*own, *controls]}
 
     @cached_property
     def renamed(self) -> dict[str, str]:
         """Former tool names and what each is called today."""
         return {old: name for name, tool in self.menu.items() for old in tool.__spec__.was}
+
+    def offered(self, task: Task) -> tuple[str, ...]:
+        """What the model may choose now. Who is asked about a call that waits explains it, and no more."""
+        if Explain.offered(task):
+            return (Explain.__spec__.name,)
+        return tuple(name for name, tool in self.menu.items() if tool.offered(task))
 
     @cached_property
     def menu_entries(self) -> dict[str, dict[str, Any]]:
@@ -136,12 +158,19 @@ def _folder_of_caller() -> str:
 def _check(agent: Agent) -> None:
     if not agent.prompt:
         object.__setattr__(agent, "prompt", f"{agent.name}.md")
-    if len(agent.tools) > MOST_TOOLS:
+    own = [tool for tool in agent.tools if tool is not AskHuman]
+    if len(own) > MOST_TOOLS:
         raise DeclarationError(
-            f"{agent.name}: {len(agent.tools)} tools of its own; at most {MOST_TOOLS}. Split the agent, route in code."
+            f"{agent.name}: {len(own)} tools of its own; at most {MOST_TOOLS}. Split the agent, route in code."
         )
-    for tool in agent.tools:
+    for tool in own:
         _check_tool(agent, tool)
+    _check_people(agent)
+    if agent.one_open_per_entity and agent.about is None:
+        raise DeclarationError(
+            f"{agent.name}: one_open_per_entity needs about=, which names the entity of what arrives, such as "
+            "about=lambda m: m.order_id."
+        )
     _check_names(agent)
     _check_prefetch(agent)
     if not (isinstance(agent.returns, type) and issubclass(agent.returns, BaseModel)):
@@ -162,13 +191,28 @@ def _check_tool(agent: Agent, tool: Any) -> None:
 
 
 def _check_names(agent: Agent) -> None:
-    names = [tool.__spec__.name for tool in agent.tools] + ["done", "nothing_to_do", "wait", "delegate"]
+    own = [tool.__spec__.name for tool in agent.tools if tool is not AskHuman]
+    names = [*own, "done", "nothing_to_do", "wait", "delegate", "ask_human", "explain"]
     for name in names:
         if names.count(name) > 1:
             raise DeclarationError(f"{agent.name}: two tools are named {name!r}. A name must mean one thing.")
     for former in (old for tool in agent.tools for old in tool.__spec__.was):
         if former in names:
             raise DeclarationError(f"{agent.name}: {former!r} is both a tool and the former name of one.")
+
+
+def _check_people(agent: Agent) -> None:
+    if (AskHuman in agent.tools) != bool(agent.people):
+        raise DeclarationError(
+            f"{agent.name}: AskHuman among the tools and people=[...] belong together: tools=[..., AskHuman], "
+            "people=['refund-ops'] lets the agent ask whom the directory has under that name."
+        )
+    for name in agent.people:
+        if not is_name(name):
+            raise DeclarationError(
+                f"{agent.name}: people= holds names of the directory, not {name!r}: the model reads them, and it never "
+                "sees an address. Example: people=['refund-ops']"
+            )
 
 
 def _check_prefetch(agent: Agent) -> None:

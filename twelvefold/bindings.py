@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .directory import is_name
 from .errors import DeclarationError
 
 When = Literal["done", "failed", "always"]
@@ -20,9 +21,19 @@ class Ignore:
 
 
 @dataclass(frozen=True, slots=True)
+class Wake:
+    """What `read=` gives back for a delivery that opens no task and is the event others wait for by this key, as in
+    `Wait(event="build-7")`; they are shown `data`.
+    """
+
+    key: str
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class WebhookBinding:
     """Deliveries of `source` whose type is `type` open a task; `read` maps the payload to what the agent accepts, or
-    to an `Ignore`.
+    to an `Ignore` or a `Wake`.
     """
 
     source: str
@@ -72,9 +83,11 @@ class to:
 
     @staticmethod
     def email(address: str, *, when: When = "always") -> Destination:
-        """An e-mail to this address."""
-        if "@" not in address:
-            raise DeclarationError(f"to.email needs an address such as 'ops@shop.example', not {address!r}.")
+        """An e-mail to this address, or to everybody behind this name of the directory."""
+        if "@" not in address and not is_name(address):
+            raise DeclarationError(
+                f"to.email needs a name of the directory or an address such as 'ops@shop.example', not {address!r}."
+            )
         return Destination("email", address, when)
 
     @staticmethod

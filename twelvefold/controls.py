@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from .tool import Kind, Tool
+
+if TYPE_CHECKING:
+    from .state import Task
 
 MONTH_S = 30 * 24 * 3600
 
@@ -21,6 +24,20 @@ class Done(Control):
     """Finish the task with its outcome. Use when everything asked for is done and confirmed by results you saw."""
 
     outcome: Any = Field(description="The result, in the shape that was asked for.")
+
+
+class Explain(Control):
+    """Answer what a person asks about the call that waits for them. Use when you are asked; the call stays as it is."""
+
+    text: str = Field(
+        min_length=1, max_length=500, examples=["The order came twice, so the second payment goes back."],
+        description="What the person should know before they decide.",
+    )  # fmt: skip
+
+    @classmethod
+    def offered(cls, task: Task) -> bool:
+        """While a person who is to approve a call has asked about it, and never else."""
+        return task.state.call is not None and task.state.call.phase == "questioned"
 
 
 class NothingToDo(Control):
@@ -51,6 +68,3 @@ class Delegate(Control):
 
     agent: str = Field(description="The name of the other agent.")
     request: str = Field(max_length=4000, description="What it should do, complete in itself.")
-
-
-CONTROLS: tuple[type[Control], ...] = (Done, NothingToDo, Wait, Delegate)

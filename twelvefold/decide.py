@@ -13,8 +13,9 @@ from uuid import UUID, uuid5
 
 from .agent import Agent
 from .budget import Budget, Usage, stagnation
+from .canonical import canonical
 from .controls import Delegate, Done, NothingToDo
-from .effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunRead, RunWrite, Want
+from .effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunPreview, RunRead, RunWrite, Want
 from .events import (
     ApprovalAsked,
     ApprovalMoved,
@@ -31,13 +32,15 @@ from .events import (
     Settled,
     Stuck,
 )  # fmt: skip
+from .grants import covering, grantable
 from .policy import digest_of, recheck
+from .questions import AskHuman
 from .schema import arguments_of, stored_call, stored_tool
 from .state import OpenCall, State, Task, unused
 from .tool import Effect, Tool
+from .verdict import Verdict
 from .window import next_boundary
 
-APPROVAL_DEADLINE = timedelta(hours=24)
 SAME_KEY_ATTEMPTS = 3
 MOST_STALE = 3
 MOST_FAILURES = 3
@@ -47,6 +50,8 @@ MOST_DEPTH = 3
 LIFETIME = 10
 """A task's lifetime holds so many budgets."""
 NOTHING = Usage()
+NO_MORE = "The agent has nothing to add."
+UNDECIDED, UNANSWERED = "Nobody decided in time. This is no rejection.", "Nobody answered in time."
 
 
 def decide(agent: Agent, task: Task, now: datetime) -> list[Event] | Want:
@@ -92,23 +97,61 @@ def _with_call(  # noqa: C901 - one arm a phase
             return _in_doubt(agent, task, call, now)
         case "settled":
             return Record()
-        case "asked" if s.cancel:
+        case "asked" | "questioned" if s.cancel:
             return [ApprovalMoved(call=call.seq, to="superseded", reason="cancelled")]
         case "asked" if s.status == "ready":
-            return [ApprovalMoved(call=call.seq, to="expired")]
+            return [_overdue(call, now)]
+        case "questioned" if s.status == "ready":
+            return _questioned(agent, s, call, now)
     if s.cancel:
         return [Finished(status="cancelled", reason="asked")]
     if s.status == "waiting":
         return Rest()
     if call.phase == "chosen":
         return _verdict(agent, task, call, now)
+    if call.edited:
+        moved = _edited(agent, task, call)
+        if moved is not None:
+            return [moved]
     if call.kind == "control":
-        return _control(agent, task, call)
+        return _control(agent, task, call, now)
     if call.verdict == "ask" and _shown_args(agent, call) != call.args:
         return [ApprovalMoved(call=call.seq, to="stale", reason="the tool's arguments were upgraded since")]
     if call.kind == "effect":
         return RunEffect(attempt=1, key=_key(agent, task, call))
     return RunRead() if call.kind == "read" else RunWrite()
+
+
+def _overdue(call: OpenCall, now: datetime) -> ApprovalMoved:
+    """What a question comes to whose next time has passed: nobody decided, or nobody has decided yet."""
+    if call.due is None or call.due <= now:
+        then = call.asks.at_expiry if call.asks else "deny"
+        return ApprovalMoved(
+            call=call.seq, to="expired", reason=UNANSWERED if call.is_question else UNDECIDED,
+            then="" if then == "deny" else then,
+        )  # fmt: skip
+    late = call.escalate_at is not None and call.escalate_at <= now
+    return ApprovalMoved(call=call.seq, to="escalated" if late else "reminded")
+
+
+def _questioned(agent: Agent, s: State, call: OpenCall, now: datetime) -> list[Event] | Want:
+    """A person asks about the call: the model may only explain it, and where it cannot, the person decides without."""
+    if call.due is not None and call.due <= now:
+        return [_overdue(call, now)]
+    says = call.says or (NO_MORE if _stuck(s) or _over(agent, s, now) else "")
+    if says:
+        return [ApprovalMoved(call=call.seq, to="explained", comment=says)]
+    return AskModel(next_boundary(s))
+
+
+def _edited(agent: Agent, task: Task, call: OpenCall) -> Event | None:
+    """What the rule says to arguments that a person put in the place of those it had seen; None: they may run."""
+    verdict = recheck(agent, task, call)
+    if verdict.kind == "deny":
+        return PolicyDenied(call=call.seq, why=verdict.reason or "not allowed")
+    if verdict.kind == "ask" and call.asks is not None and verdict.rule != call.asks.rule:
+        return ApprovalMoved(call=call.seq, to="stale", reason="the rule asks others about the edited arguments")
+    return None
 
 
 def _key(agent: Agent, task: Task, call: OpenCall) -> str:
@@ -127,25 +170,38 @@ def _shown_args(agent: Agent, call: OpenCall) -> str:
     return arguments_of(_tool(agent, call))
 
 
-def _verdict(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Event]:
+def _verdict(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Event] | Want:
     verdict = recheck(agent, task, call)
     if call.verdict == "deny" or verdict.kind == "deny":
         return [PolicyDenied(call=call.seq, why=verdict.reason or "not allowed")]
+    why = _unfinished(agent, task, call)
+    if why:
+        return [DoneRefused(call=call.seq, why=why)]
     if call.stale >= MOST_STALE:
         return [
             PolicyDenied(call=call.seq, why=f"asked {MOST_STALE} times; no approval stayed valid until it could run")
         ]
     shown = _shown_args(agent, call)
+    grant = None
+    if grantable(verdict) and shown == call.args and not call.editor:
+        grant = covering(task.grants(), verdict, task=task.id, tool=call.tool, args=shown, now=now)
+    if grant is not None:
+        until = f"granted until {grant.until:%Y-%m-%d %H:%M} UTC"
+        return [ApprovalMoved(call=call.seq, to="approved", by=grant.by, reason=until, grant=grant.id)]
+    if hasattr(_tool(agent, call), "dry_run") and not call.previewed:
+        return RunPreview()
+    preview = canonical(task.read(call.previewed).get("shown")) if call.previewed else ""
     return [
         ApprovalAsked(
             call=call.seq,
-            args="" if shown == call.args else shown,
-            digest=digest_of(task, call.seq, call.tool, shown, verdict),
+            args=shown if shown != call.args or call.edited or call.editor else "",
+            digest=digest_of(task, call.seq, call.tool, shown, verdict, preview),
             verdict=verdict.model_dump_json(),
             target=verdict.target,
             reason=verdict.reason,
             risk=verdict.risk,
-            deadline=now + APPROVAL_DEADLINE,
+            deadline=now + verdict.deadline,
+            editor=call.editor,
         )
     ]
 
@@ -175,18 +231,35 @@ def _in_doubt(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[E
     return [Settled(call=call.seq, how="unknown", by="cancel")]
 
 
-def _control(agent: Agent, task: Task, call: OpenCall) -> list[Event] | Want:
+def _control(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Event] | Want:
     tool = _tool(agent, call)
+    if isinstance(tool, AskHuman):
+        return [_question(task, call, tool, now)]
     if isinstance(tool, NothingToDo):
         return [Finished(status="done", reason="nothing_to_do", outcome={"text": tool.reason})]
     if isinstance(tool, Done):
-        why = next((w for w in (check(task) for check in agent.success) if w), None)
+        why = _unfinished(agent, task, call)
         if why:
             return [DoneRefused(call=call.seq, why=why)]
         return [Finished(status="done", outcome=json.loads(call.args)["outcome"])]
     if isinstance(tool, Delegate):
         return _delegate(agent, task, call, tool)
     return Rest()
+
+
+def _question(task: Task, call: OpenCall, tool: AskHuman, now: datetime) -> ApprovalAsked:
+    asked = Verdict(kind="ask", target=tool.target, risk="low", remind=None)
+    return ApprovalAsked(
+        call=call.seq, digest=digest_of(task, call.seq, call.tool, call.args, asked), verdict=asked.model_dump_json(),
+        target=tool.target, risk="low", deadline=now + asked.deadline, kind="question",
+    )  # fmt: skip
+
+
+def _unfinished(agent: Agent, task: Task, call: OpenCall) -> str | None:
+    """Why a Done comes too early; nobody reviews what is not finished."""
+    if call.tool != Done.__spec__.name:
+        return None
+    return next((why for why in (check(task) for check in agent.success) if why), None)
 
 
 def _delegate(agent: Agent, task: Task, call: OpenCall, tool: Delegate) -> list[Event]:
@@ -263,11 +336,17 @@ def _stuck(s: State) -> str | None:
 def _over(agent: Agent, s: State, now: datetime) -> LimitReached | None:
     budget = budget_of(agent, s)
     over = budget.exhausted(s.used)
-    if over is None and budget.deadline and s.opened_at and now >= s.opened_at + budget.deadline:
-        over = ("deadline", now.isoformat(), str(budget.deadline))
+    end = _end(budget, s)
+    if over is None and end and now >= end:
+        over = ("deadline", now.isoformat(), end.isoformat() if s.ends_at else str(budget.deadline))
     if over is None and s.lifetime != NOTHING:
         over = budget.exhausted(s.lifetime.plus(s.used), times=LIFETIME)
     return LimitReached(dimension=over[0], used=over[1], limit=over[2]) if over else None
+
+
+def _end(budget: Budget, s: State) -> datetime | None:
+    """The absolute end of the run: as an operator set it, else as the budget says."""
+    return s.ends_at or (s.opened_at + budget.deadline if budget.deadline and s.opened_at else None)
 
 
 def usage_left(agent: Agent, s: State) -> Usage:

@@ -18,6 +18,11 @@ class Prefetch:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPreview:
+    """Let a tool say what it would do, before a person is asked; no transaction open."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRead:
     """Run a Read; no transaction open."""
 
@@ -57,5 +62,5 @@ class Rest:
     """Nothing to do until something arrives or a deadline passes, or ever again."""
 
 
-Want = AskModel | Prefetch | RunRead | RunWrite | RunEffect | Find | Record | Feed | Rest
+Want = AskModel | Prefetch | RunPreview | RunRead | RunWrite | RunEffect | Find | Record | Feed | Rest
 """Everything a step can be asked to do."""

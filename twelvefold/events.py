@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from .canonical import canonical, sha256
 from .errors import Unreadable
-from .tool import Kind, Risk
+from .tool import Kind
+from .verdict import Risk
 
 Outcome = Literal["done", "failed", "cancelled"]
 
@@ -60,6 +61,8 @@ class Arrived(Event):
     sender: str | None = None
     wait_key: str | None = None
     cleaned: int = 0
+    unproven: bool = False
+    """Nobody showed that the sender sent it: the text may be anybody's."""
 
 
 class Reopened(Event):
@@ -123,8 +126,19 @@ class PolicyDenied(Event):
     why: str
 
 
+class Previewed(Event):
+    """What the call would do, as its tool said before a person is asked."""
+
+    call: int
+    shown: JsonValue = None
+    fingerprint: str = ""
+    ms: int = 0
+
+
 class ApprovalAsked(Event):
-    """A person has to approve the call until the deadline; `args` are the arguments where an upgrade changed them."""
+    """A person has to approve the call until the deadline; `args` are the arguments where an upgrade changed them.
+    Of the kind `question`: a person has to answer it.
+    """
 
     call: int
     args: str = ""
@@ -134,16 +148,36 @@ class ApprovalAsked(Event):
     reason: str = ""
     risk: Risk = "medium"
     deadline: datetime
+    kind: Literal["approval", "question"] = "approval"
+    editor: str = ""
+    """Who edited the arguments, so that they have to be asked about again."""
 
 
 class ApprovalMoved(Event):
-    """The approval of the call reached a state."""
+    """The approval of the call reached a state. `edited`: the call goes on with other arguments, asked anew;
+    `more_info` and `explained`: a person asks back, and the agent's word on it; an answered question has its answer as
+    the `result`.
+    """
 
     call: int
-    to: Literal["approved", "rejected", "expired", "superseded", "stale"]
+    to: Literal[
+        "reminded", "escalated", "more_info", "explained", "approved", "approved_with_edits", "edited", "rejected",
+        "expired", "superseded", "stale", "answered",
+    ]  # fmt: skip
     by: str | None = None
     comment: str = ""
     reason: str = ""
+    result: str = ""
+    votes: tuple[str, ...] = ()
+    """All who approved, where more than one had to."""
+    args: str = ""
+    """The arguments as a person edited them; `changed` holds what each was and is, `digest` binds the approval."""
+    changed: dict[str, JsonValue] = {}
+    digest: str = ""
+    grant: str = ""
+    """The grant that approved it: nobody was asked."""
+    then: Literal["", "park", "allow"] = ""
+    """What an expired question comes to, where that is not a denial."""
 
 
 class Started(Event):
@@ -231,6 +265,8 @@ class ChildReturned(Event):
     tokens: int = 0
     usd: Decimal = Decimal(0)
     active_ms: int = 0
+    tainted: bool = False
+    """The child had read text of an unproven sender."""
 
 
 class LimitReached(Event):
@@ -287,7 +323,9 @@ class Quarantined(Event):
 
 
 class Resumed(Event):
-    """An operator set the task going again: `verb` is retry or raise; a raise adds to the budget."""
+    """An operator set the task going again: `verb` is retry or raise; a raise adds to the budget, and `deadline` takes
+    the place of the run's absolute end.
+    """
 
     by: str
     verb: Literal["retry", "raise"]
@@ -295,14 +333,15 @@ class Resumed(Event):
     tokens: int = 0
     usd: Decimal = Decimal(0)
     active_ms: int = 0
+    deadline: datetime | None = None
 
 
 TYPES: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        Arrived, Reopened, Prefetched, ModelAsked, Decided, Rejected, PolicyDenied, ApprovalAsked, ApprovalMoved,
-        Started, Returned, Failed, Doubted, Settled, Woke, ChildStarted, ChildReturned, LimitReached, Stuck, Blocked,
-        CancelAsked, DoneRefused, Finished, Quarantined, Resumed,
+        Arrived, Reopened, Prefetched, ModelAsked, Decided, Rejected, PolicyDenied, Previewed, ApprovalAsked,
+        ApprovalMoved, Started, Returned, Failed, Doubted, Settled, Woke, ChildStarted, ChildReturned, LimitReached,
+        Stuck, Blocked, CancelAsked, DoneRefused, Finished, Quarantined, Resumed,
     )
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import Any, assert_never, cast
 
 from .budget import Usage
 from .canonical import canonical, sha256
-from .controls import Wait
+from .controls import Explain, Wait
 from .events import (
     ApprovalAsked,
     ApprovalMoved,
@@ -30,6 +30,7 @@ from .events import (
     ModelAsked,
     PolicyDenied,
     Prefetched,
+    Previewed,
     Quarantined,
     Recorded,
     Rejected,
@@ -42,8 +43,9 @@ from .events import (
     Woke,
 )  # fmt: skip
 from .state import INLINE_RESULT, Child, OpenCall, State, unused
+from .verdict import Verdict
 
-UNSEEN = (ModelAsked, Started, Finished, Quarantined, LimitReached, ApprovalAsked)
+UNSEEN = (ModelAsked, Started, Finished, Quarantined, LimitReached, ApprovalAsked, Previewed)
 """Bookkeeping that a model has no use for."""
 KEEPS_HELD = (Arrived, ChildReturned, Resumed, Quarantined, CancelAsked)
 ENDS_QUARANTINE = (Resumed, CancelAsked)
@@ -110,12 +112,14 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
             return {"used": s.used.plus(Usage(decisions=1)), "rejections": s.rejections + 1}
         case PolicyDenied():
             return _closed(s, denied=1)
+        case Previewed():
+            return _phase(s, "chosen", previewed=seq, fingerprint=event.fingerprint) | _spent(s, event.ms)
         case ApprovalAsked():
             assert s.call is not None, "an approval needs an open call"
-            args = event.args or s.call.args
-            return _phase(s, "asked", due=event.deadline, digest=event.digest, args=args) | _waits("approval")
+            waits = _waits("answer" if event.kind == "question" else "approval")
+            return _asked(s, recorded, event) | waits
         case ApprovalMoved():
-            return _approval_moved(s, event)
+            return _approval_moved(s, seq, event)
         case Started():
             return _phase(s, "begun", key=event.key, attempt=event.attempt, due=None) | _ready()
         case Failed():
@@ -136,7 +140,7 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
                 "children_born": s.children_born + 1,
             }
         case ChildReturned():
-            return _child_returned(s, event)
+            return _child_returned(s, seq, event)
         case LimitReached():
             return _waits("budget")
         case Stuck():
@@ -210,6 +214,8 @@ def _arrived(s: State, seq: int, recorded: Recorded, event: Arrived) -> dict[str
         change = {"opened": seq, "opened_at": recorded.at}
     if event.kind == "control":
         return change
+    if event.unproven:
+        change["tainted"] = s.tainted or seq
     awaited = event.wait_key is not None and event.wait_key == s.wait_key
     if _waits_for_wait(s) and (event.kind == "message" or awaited):
         change |= _closed(s, count=1, seq=seq)
@@ -221,12 +227,15 @@ def _arrived(s: State, seq: int, recorded: Recorded, event: Arrived) -> dict[str
 def _new_run(s: State, event: Reopened, recorded: Recorded) -> dict[str, Any]:
     return {
         **_ready(), "run": event.run, "opened": event.by, "opened_at": recorded.at, "used": Usage(), "extra": Usage(),
-        "fingerprints": (), "tools": (), "failures": 0, "rejections": 0, "transport": 0, "children_born": 0,
-        "reason": "", "outcome_seq": 0, "prefetched": 0,
+        "ends_at": None, "fingerprints": (), "tools": (), "failures": 0, "rejections": 0, "transport": 0,
+        "children_born": 0, "reason": "", "outcome_seq": 0, "prefetched": 0,
     }  # fmt: skip
 
 
 def _decided(s: State, seq: int, recorded: Recorded, event: Decided) -> dict[str, Any]:
+    if s.call is not None and s.call.phase == "questioned":
+        says = Explain.model_validate_json(event.args).text
+        return _phase(s, "questioned", says=says) | {"rejections": 0, "used": s.used.plus(Usage(decisions=1))}
     call = OpenCall(
         seq=seq, tool=event.tool, args=event.args, kind=event.kind, verdict=event.verdict, digest=event.digest,
         phase="approved" if event.verdict == "auto" else "chosen",
@@ -246,13 +255,57 @@ def _decided(s: State, seq: int, recorded: Recorded, event: Decided) -> dict[str
     return change | {"wait_key": wait.event, "fingerprints": ()}
 
 
-def _approval_moved(s: State, event: ApprovalMoved) -> dict[str, Any]:
+def _asked(s: State, recorded: Recorded, event: ApprovalAsked) -> dict[str, Any]:
     assert s.call is not None, "an approval needs an open call"
-    if event.to == "approved":
-        return _phase(s, "approved", due=None) | _ready()
-    if event.to == "stale":
-        return _phase(s, "chosen", due=None, stale=s.call.stale + 1, verdict="ask") | _ready()
+    asks = Verdict.model_validate_json(event.verdict)
+    times = {"remind_at": asks.remind, "escalate_at": asks.escalate if asks.escalate_to else None}
+    before = {name: recorded.at + after for name, after in times.items() if after and after < asks.deadline}
+    return _phase(
+        s, "asked", due=event.deadline, digest=event.digest, args=event.args or s.call.args, asked=recorded.seq,
+        asks=asks, **before,
+    )  # fmt: skip
+
+
+OVER: dict[str, Any] = {"due": None, "remind_at": None, "escalate_at": None}
+
+
+def _approval_moved(s: State, seq: int, event: ApprovalMoved) -> dict[str, Any]:
+    assert s.call is not None, "an approval needs an open call"
+    match event.to:
+        case "reminded" | "escalated" | "more_info" | "explained":
+            return _still_asked(s, s.call, event)
+        case "answered":
+            return _closed(s, count=1, seq=seq, last=canonical(event.result))
+        case "approved":
+            return _phase(s, "approved", grant=event.grant, **OVER) | _ready()
+        case "approved_with_edits":
+            return _phase(s, "approved", args=event.args, digest=event.digest, edited=True, **OVER) | _ready()
+        case "edited":
+            return (
+                _phase(s, "chosen", args=event.args, editor=event.by or "", verdict="ask", previewed=0, **OVER)
+                | _ready()
+            )
+        case "stale":
+            return _phase(s, "chosen", stale=s.call.stale + 1, verdict="ask", grant="", previewed=0, **OVER) | _ready()
+        case "expired" if event.then == "allow":
+            return _phase(s, "approved", **OVER) | _ready()
+        case "expired" if event.then == "park":
+            return (
+                _phase(s, "chosen", verdict="ask", previewed=0, **OVER)
+                | _waits("operator")
+                | {"reason": "approval_expired"}
+            )
     return _closed(s, denied=1)
+
+
+def _still_asked(s: State, call: OpenCall, event: ApprovalMoved) -> dict[str, Any]:
+    if event.to == "more_info":
+        longer = call.due + call.asks.deadline if call.due and call.asks else call.due
+        return _phase(s, "questioned", **OVER | {"due": longer, "says": ""}) | _ready()
+    if event.to == "explained":
+        return _phase(s, "asked", says=event.comment) | _waits("approval") | {"rejections": 0}
+    later = None if event.to == "escalated" else call.escalate_at
+    return _phase(s, "asked", remind_at=None, escalate_at=later) | _waits("approval")
 
 
 def _returned(s: State, seq: int, event: Returned) -> dict[str, Any]:
@@ -296,6 +349,8 @@ def _woke(s: State, event: Woke) -> dict[str, Any]:
     change: dict[str, Any] = {}
     if "wait" in event.passed:
         change |= {"due": None} | (_ready() if s.waiting_for == "retry" else {})
+    if s.call is not None and s.call.phase in ("asked", "questioned"):
+        return change | (_ready() if set(event.passed) - {"wait"} else {})  # what is over, `decide` sees by its time
     if s.call is not None and any(name != "wait" for name in event.passed):
         if _waits_for_wait(s):
             return change | _closed(s, count=1, seq=s.seq + 1)
@@ -303,9 +358,11 @@ def _woke(s: State, event: Woke) -> dict[str, Any]:
     return change
 
 
-def _child_returned(s: State, event: ChildReturned) -> dict[str, Any]:
+def _child_returned(s: State, seq: int, event: ChildReturned) -> dict[str, Any]:
     mine = next((child for child in s.children if child.id == event.child), None)
     change: dict[str, Any] = {"children": tuple(c for c in s.children if c.id != event.child)}
+    if event.tainted:
+        change["tainted"] = s.tainted or seq
     if event.run == s.run and mine:
         back = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
         change["used"] = unused(s.used, back)
@@ -317,7 +374,8 @@ def _child_returned(s: State, event: ChildReturned) -> dict[str, Any]:
 def _resumed(s: State, event: Resumed) -> dict[str, Any]:
     if event.verb == "raise":
         more = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
-        return {"extra": s.extra.plus(more)} | (_ready() if s.waiting_for == "budget" else {})
+        change = {"extra": s.extra.plus(more), "ends_at": event.deadline or s.ends_at}
+        return change | (_ready() if s.waiting_for == "budget" else {})
     reason = s.reason if s.reason == "in_doubt" else ""
     fresh = {"failures": 0, "rejections": 0, "transport": 0, "fingerprints": (), "reason": reason, "due": None}
     if s.status == "quarantined":
@@ -331,7 +389,7 @@ def _resting(s: State) -> dict[str, Any]:
     if call is None or s.held:
         return _ready()
     if call.phase == "asked":
-        return _waits("approval")
+        return _waits("answer" if call.is_question else "approval")
     if call.phase == "doubt" and call.doubt != "same_key" and (call.due or call.doubt == "ask"):
         return _waits("settle")
     if _waits_for_wait(s):

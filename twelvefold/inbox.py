@@ -8,9 +8,20 @@ from typing import Any
 from .errors import Unreadable
 from .events import ApprovalMoved, Arrived, CancelAsked, ChildReturned, Event, Resumed, Settled
 
+UNPROVEN = "none"
+"""The proof of a sender whom nothing shows to be the one. Without any word about it nothing is proven either."""
+
 
 def event_of(
-    kind: str, *, source: str, key: str, payload: Any, sender: str | None, wait_key: str | None, cleaned: int = 0
+    kind: str,
+    *,
+    source: str,
+    key: str,
+    payload: Any,
+    sender: str | None,
+    wait_key: str | None,
+    cleaned: int = 0,
+    proof: str | None = None,
 ) -> Event:
     """The event of one arrival. `kind`: message, event, decision, settlement, cancel, resume or child.
 
@@ -30,5 +41,6 @@ def event_of(
             return ChildReturned.model_validate(data)
         case "message" | "event":
             return Arrived.model_validate({"kind": kind, "source": source, "key": key, "payload": payload,
-                                           "sender": sender, "wait_key": wait_key, "cleaned": cleaned})  # fmt: skip
+                                           "sender": sender, "wait_key": wait_key, "cleaned": cleaned,
+                                           "unproven": proof in (None, UNPROVEN)})  # fmt: skip
     raise Unreadable(f"An arrival of kind {kind!r} is newer than this code.")

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 from .agent import Agent
 from .canonical import call_digest
+from .controls import Done
 from .events import Decided
 from .schema import stored_call
 from .state import OpenCall, Task
-from .tool import DESTRUCTIVE, Tool, Verdict, ask, deny
+from .tool import DESTRUCTIVE, Tool
+from .verdict import Verdict, deny
+
+TAINTED = "it changes the outside after text of an unproven sender was read"
 
 
 def verdict_of(agent: Agent, task: Task, call: Tool[object]) -> Verdict:
     """The verdict on a call: not on the menu or not offered is denied, destructive never runs unasked
-    and is of high risk whatever the rule says.
+    and is of high risk whatever the rule says, and so does what leaves our own rows once the task has read text of an
+    unproven sender.
     """
     name = call.__spec__.name
     if name not in agent.menu:
         return deny(f"{name} is not among this agent's tools.")
-    if not call.offered(task):
+    if name not in agent.offered(task):
         return deny(f"{name} is not offered now.")
-    verdict = call.approval(task)
+    if isinstance(call, Done) and agent.review is not None:
+        verdict = agent.review(task, call.outcome)
+    else:
+        verdict = call.approval(task)
     if DESTRUCTIVE in call.__spec__.needs and verdict.kind != "deny":
-        return ask(verdict.target, verdict.reason or f"{name} is destructive", risk="high")
+        verdict = verdict.model_copy(
+            update={"kind": "ask", "reason": verdict.reason or f"{name} is destructive", "risk": "high"}
+        )
+    if task.state.tainted and call.__spec__.kind == "effect" and verdict.kind != "deny":
+        verdict = verdict.model_copy(
+            update={"kind": "ask", "reason": verdict.reason or TAINTED, "risk": "high", "tainted": task.state.tainted}
+        )
+    if verdict.kind == "ask" and verdict.at_expiry == "allow" and call.__spec__.kind != "read":
+        return deny(f"{name} is no Read, so it may not run because nobody decided: at_expiry='deny' or 'park'.")
     return verdict
 
 
@@ -39,9 +55,9 @@ def judged(agent: Agent, task: Task, decided: Decided, seq: int) -> Decided:
     )
 
 
-def digest_of(task: Task, seq: int, tool: str, args: str, verdict: Verdict) -> str:
+def digest_of(task: Task, seq: int, tool: str, args: str, verdict: Verdict, preview: str = "") -> str:
     """The digest an approval of this call is bound to."""
-    return call_digest(task.id, seq, tool, args, verdict.model_dump_json())
+    return call_digest(task.id, seq, tool, args, verdict.model_dump_json(), preview)
 
 
 def recheck(agent: Agent, task: Task, open_call: OpenCall) -> Verdict:

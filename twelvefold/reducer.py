@@ -11,13 +11,15 @@ from datetime import datetime
 from typing import Any
 
 from .agent import Agent
+from .controls import Explain
 from .decide import decide
 from .effects import Want
-from .events import ApprovalMoved, Arrived, Decided, Event, Failed, Recorded, Returned, Settled, Woke
+from .events import ApprovalMoved, Arrived, Decided, Event, Failed, Recorded, Rejected, Returned, Settled, Woke
 from .fold import fold
 from .policy import judged
 from .state import State, Task
 
+EXPLAIN = "A person asks about the call that waits for them. Answer with explain; nothing else can be done now."
 MOST_TURNS = 64
 """A decision chain longer than this inside one step is a loop in our own code."""
 
@@ -71,6 +73,10 @@ def _seeing(task: Task, events: Sequence[Recorded]) -> Task:
     return replace(task, read=read)
 
 
+def _questioned(state: State) -> bool:
+    return state.call is not None and state.call.phase == "questioned"
+
+
 def stands(state: State, event: Event) -> Event:
     """The event, or a note of it where the call it speaks of is no longer open: late news is kept, never folded."""
     match event:
@@ -78,8 +84,16 @@ def stands(state: State, event: Event) -> Event:
             phase = "doubt"
         case ApprovalMoved(to="stale"):
             phase = "approved"
+        case ApprovalMoved(to="answered" | "approved" | "rejected") if state.call is not None and (
+            state.call.is_question != (event.to == "answered")
+        ):
+            phase = "none"  # an answer approves nothing, and an approval answers nothing
+        case ApprovalMoved(to="approved") if event.grant:
+            phase = "chosen"
         case ApprovalMoved():
-            phase = "asked"
+            phase = "questioned" if state.call is not None and state.call.phase == "questioned" else "asked"
+        case Decided() if Explain.__spec__.name != event.tool and _questioned(state):
+            return Rejected(kind="not_now", text=EXPLAIN, tool=event.tool)
         case Returned() | Failed(call=int()) if state.call is not None and state.call.kind == "read":
             # several reads of one reply are numbered before they are folded; a quarantine in between moves them
             return event if event.call == state.call.seq else event.model_copy(update={"call": state.call.seq})

@@ -6,7 +6,7 @@ counts and last result of the run, and the fold boundary. Never the history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -16,15 +16,18 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from .bindings import Destination
 from .budget import Budget, Usage
+from .grants import Grant
+from .questions import AskHuman
 from .tool import Kind, Tool
+from .verdict import Verdict
 
 STATE_VERSION = 1
 INLINE_RESULT = 1000
 """A last result longer than this many characters of JSON is kept by its seq alone."""
 
 Status = Literal["ready", "waiting", "done", "failed", "cancelled", "quarantined"]
-WaitingFor = Literal["approval", "event", "timer", "child", "retry", "settle", "budget", "operator"]
-Phase = Literal["chosen", "asked", "approved", "begun", "doubt", "settled"]
+WaitingFor = Literal["approval", "answer", "event", "timer", "child", "retry", "settle", "budget", "operator"]
+Phase = Literal["chosen", "asked", "questioned", "approved", "begun", "doubt", "settled"]
 R = TypeVar("R")
 
 
@@ -50,6 +53,25 @@ class OpenCall(Frozen):
     stale: int = 0
     due: datetime | None = None
     result: str = ""
+    asked: int = 0
+    """The seq of the question about it, `asks` is its verdict, with the times of the next letters about it."""
+    asks: Verdict | None = None
+    remind_at: datetime | None = None
+    escalate_at: datetime | None = None
+    grant: str = ""
+    previewed: int = 0
+    """The seq of the preview that the question shows; `fingerprint` is that of what it looked at."""
+    fingerprint: str = ""
+    says: str = ""
+    """What the agent answered to whom it asked."""
+    editor: str = ""
+    edited: bool = False
+    """An approval of arguments that the rule has not seen yet."""
+
+    @property
+    def is_question(self) -> bool:
+        """Whether a person is to answer it, rather than to approve it."""
+        return self.tool == AskHuman.__spec__.name
 
 
 class Tally(Frozen):
@@ -91,6 +113,8 @@ class State(Frozen):
     used: Usage = Usage()
     lifetime: Usage = Usage()
     extra: Usage = Usage()
+    ends_at: datetime | None = None
+    """The absolute end of this run, where an operator set one in the place of the budget's."""
     budget: Budget | None = None
     delivery: tuple[Destination, ...] = ()
     """Where the results of this task go when its opener chose; else where the agent says."""
@@ -110,6 +134,8 @@ class State(Frozen):
     outcome_seq: int = 0
     prefetched: int = 0
     message_seq: int = 0
+    tainted: int = 0
+    """The first event with text of an unproven sender. It stays while the task lives, as what was read does."""
     reason: str = ""
 
     def tally(self, tool: str) -> Tally:
@@ -118,10 +144,12 @@ class State(Frozen):
 
     def deadlines(self) -> tuple[tuple[str, datetime], ...]:
         """What is waited for until when, earliest first."""
-        found = [("wait", self.due)] if self.due else []
-        if self.call and self.call.due:
-            found.append((self.call.phase, self.call.due))
-        return tuple(sorted(((n, at) for n, at in found if at), key=lambda pair: pair[1]))
+        found: list[tuple[str, datetime]] = [("wait", self.due)] if self.due else []
+        if self.call:
+            times = [(self.call.phase, self.call.due), ("remind", self.call.remind_at),
+                     ("escalate", self.call.escalate_at)]  # fmt: skip
+            found += [(name, at) for name, at in times if at]
+        return tuple(sorted(found, key=lambda pair: pair[1]))
 
     def due_at(self) -> datetime | None:
         """The least deadline; None when only an arrival can wake the task."""
@@ -149,6 +177,8 @@ class Task:
     accepts: Any = None
     read: Callable[[int], Mapping[str, Any]] = field(default=no_events, repr=False)
     peers: Mapping[str, Budget] = field(default_factory=dict, repr=False)
+    grants: Callable[[], Sequence[Grant]] = field(default=tuple, repr=False)
+    """What people approved for more than one call; looked up only when a call would be asked about."""
 
     @property
     def id(self) -> str:
@@ -188,6 +218,11 @@ class Task:
     def denied(self, tool: type[Tool[Any]]) -> bool:
         """Whether a call of the tool was denied or rejected in this run."""
         return any(tally.denied for tally in self._tallies(tool))
+
+    @property
+    def answered(self) -> bool:
+        """Whether a person answered a question in this run; what they said is `last(AskHuman)`."""
+        return self.did(AskHuman)
 
     def last(self, tool: type[Tool[R]]) -> R | None:
         """The tool's last result in this run, None when there is none."""

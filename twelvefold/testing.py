@@ -17,7 +17,7 @@ from typing import Any
 from .agent import Agent
 from .canonical import plain
 from .decide import decided, doubted
-from .effects import AskModel, Record, RunEffect, RunRead, RunWrite
+from .effects import AskModel, Record, RunEffect, RunPreview, RunRead, RunWrite
 from .errors import Rejection, ToolError
 from .events import (
     ApprovalMoved,
@@ -25,6 +25,7 @@ from .events import (
     Event,
     Failed,
     ModelAsked,
+    Previewed,
     Recorded,
     Rejected,
     Returned,
@@ -189,6 +190,9 @@ class _Player:
         self.task = replace(self.task, state=moved.state)
         self.log += moved.events
         self.wants = moved.wants
+        call = self.task.state.call
+        if isinstance(self.wants, RunPreview) and call is not None:
+            self.feed([Previewed(call=call.seq, shown="played")])
 
     def only_fold(self, event: Event) -> None:
         recorded = Recorded(self.task.state.seq + 1, self.now, event)

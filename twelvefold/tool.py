@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from .errors import DeclarationError
+from .verdict import AUTO, Verdict
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Kind = Literal["read", "write", "effect", "control"]
 Doubt = Literal["ask", "find", "same_key"]
-Risk = Literal["low", "medium", "high"]
 MEMBERS = {
     "run", "write", "record", "find", "dry_run", "key", "approval", "offered", "show", "check", "about", "upgrade",
 }  # fmt: skip
@@ -42,28 +42,17 @@ EXECUTE = "execute"
 HEADER = "Write for example `class Pay(Effect[Receipt], timeout=5, doubt='find', needs={'money'}, was=('charge',))`."
 
 
-class Verdict(BaseModel):
-    """Whether a call may run: `auto`, `ask` a person, or `deny`, and why."""
+class Preview(BaseModel):
+    """What a tool would do, from its `dry_run(ctx)`, which looks and changes nothing; a person sees it beside the call.
+
+    `fingerprint` stands for what was looked at. It is read again right before the call begins, and another one makes
+    the approval stale.
+    """
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["auto", "ask", "deny"]
-    reason: str = ""
-    target: str = ""
-    risk: Risk = "medium"
-
-
-AUTO = Verdict(kind="auto")
-
-
-def ask(target: str = "", reason: str = "", *, risk: Risk = "medium") -> Verdict:
-    """A person must approve the call; `target` is where they are asked."""
-    return Verdict(kind="ask", target=target, reason=reason, risk=risk)
-
-
-def deny(why: str) -> Verdict:
-    """The call must not run; the model reads why."""
-    return Verdict(kind="deny", reason=why)
+    shown: Any
+    fingerprint: str = ""
 
 
 class Ctx(Protocol):

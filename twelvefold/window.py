@@ -15,6 +15,7 @@ from typing import Any
 
 from .agent import Agent
 from .canonical import sha256
+from .directory import Directory
 from .events import (
     ApprovalMoved,
     Arrived,
@@ -44,6 +45,7 @@ KEEP_ROWS = 8
 """So many of the newest events stay whole, whatever their size."""
 CACHED_LENGTH = 4_096
 """An event with more data than this is rendered anew each time, so that the cache stays small."""
+NOBODY = Directory()
 UNSEEN_TYPES = tuple(kind.__name__ for kind in UNSEEN)
 
 
@@ -79,15 +81,19 @@ def next_boundary(s: State) -> int:
     return rows[0][0]
 
 
-def build(agent: Agent, task: Task, prompt: str, rows: Sequence[Row], boundary: int) -> Window:
-    """The window of a task: `rows` are its opening event and those from `boundary` on."""
+def build(
+    agent: Agent, task: Task, prompt: str, rows: Sequence[Row], boundary: int, directory: Directory = NOBODY
+) -> Window:
+    """The window of a task: `rows` are its opening event and those from `boundary` on. People are shown by their names
+    in the directory, never by an address.
+    """
     s = task.state
-    offered = tuple(name for name, tool in agent.menu.items() if tool.offered(task))
+    offered = agent.offered(task)
     menu, menu_text = tuple(agent.menu_entries[name] for name in offered), agent.menu_text(offered)
     seen = [row for row in rows if row.type not in UNSEEN_TYPES]
     opening = [row for row in seen if row.seq == s.opened and row.seq < boundary]
     recent = [row for row in seen if row.seq >= boundary]
-    shown = {row.seq: _rendered(row) for row in [*opening, *recent]}
+    shown = {row.seq: directory.masked(_rendered(row)) for row in [*opening, *recent]}
     left_out = _left_out(boundary, [row.seq for row in opening])
     gaps = {first: tag("left_out", f"Events {first} to {last} are not shown any more.") for first, last in left_out}
     user = "\n".join(["<task>", *(part for _, part in sorted([*gaps.items(), *shown.items()])), "</task>"])
@@ -152,7 +158,8 @@ def _shape(event: Event) -> tuple[str, dict[str, str], Any]:  # noqa: C901 - one
     match event:
         case Arrived():
             sender = {"from": event.sender} if event.sender else {}
-            return event.kind, {"source": event.source, **sender}, event.payload
+            proven = {"proven": "no"} if event.unproven else {}
+            return event.kind, {"source": event.source, **sender, **proven}, event.payload
         case Decided():
             return "decided", {"tool": event.tool, "by": event.by}, json.loads(event.args)
         case Rejected():
@@ -165,14 +172,19 @@ def _shape(event: Event) -> tuple[str, dict[str, str], Any]:  # noqa: C901 - one
             return "failed", {"call": str(event.call or "model")}, {k: data[k] for k in keep if k in data}
         case PolicyDenied() | DoneRefused():
             return "refused", {"call": str(event.call)}, event.why
+        case ApprovalMoved(to="answered"):
+            return "answer", {"call": str(event.call)}, event.result
         case ApprovalMoved():
-            return "approval", {"call": str(event.call), "state": event.to}, event.comment or event.reason
+            said = event.comment or event.reason
+            told = {"changed": event.changed, "comment": said} if event.changed else said
+            return "approval", {"call": str(event.call), "state": event.to}, told
         case Doubted() | Settled():
             data = event.model_dump(mode="json", exclude_defaults=True)
             state = event.how if isinstance(event, Settled) else "in doubt"
             return "doubt", {"call": str(event.call), "state": state}, data.get("result", "")
         case Blocked():
-            return "blocked", {"call": str(event.call), "scope": event.scope}, event.reason
+            until = {"until": event.until.isoformat()} if event.until else {}
+            return "blocked", {"call": str(event.call), "scope": event.scope, **until}, event.reason
         case ChildReturned():
             return "child", {"status": event.status}, event.result
         case Woke():

@@ -51,7 +51,7 @@ def _news(work: Work, run: Runtime) -> list[Pending]:
 def _event(row: Pending) -> Event:
     return event_of(
         row.kind, source=row.source, key=row.key, payload=row.payload, sender=row.sender, wait_key=row.wait_key,
-        cleaned=row.cleaned,
+        cleaned=row.cleaned, proof=row.proof,
     )  # fmt: skip
 
 

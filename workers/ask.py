@@ -32,7 +32,7 @@ def ask_model(work: Work, run: Runtime, want: AskModel, read: Callable[[OpenCall
     """The events of one model call: asked and decided, asked and rejected, or failed with a time to try again."""
     s = work.state
     rows = [*log.window(run.db, work.held.id, want.boundary, s.opened), *_unwritten(work)]
-    window = build(work.agent, work.task, work.loaded.prompt, rows, want.boundary)
+    window = build(work.agent, work.task, work.loaded.prompt, rows, want.boundary, run.settings.directory)
     try:
         reply = run.model.ask(_request(work, run, window))
     except Transport as error:

@@ -10,16 +10,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from twelvefold.effects import Rest, RunEffect, RunWrite
-from twelvefold.errors import Stale
+from twelvefold.errors import DeadlinePassed, Stale
 from twelvefold.events import ApprovalMoved, Blocked, Event, PolicyDenied, Recorded, Started
 from twelvefold.fold import fold
 from twelvefold.policy import recheck
 from twelvefold.state import OpenCall
 
 from .absorb import read_inbox
+from .perform import look
 from .store.claims import Miss, ours, permit
 from .store.commits import Batch, was_written, write_begin
 from .store.database import Connection
+from .telemetry import kind_of
 from .unit import Unit
 from .work import LetGo, Runtime, Work
 
@@ -32,6 +34,8 @@ def begin(work: Work, unit: Unit, run: Runtime) -> None:
     work.happened = None
     again = isinstance(want, RunEffect) and want.attempt > 1
     refused = None if again else _judged_again(work, call)
+    if refused is None and not again:
+        refused = _looks_otherwise(work, run, call)
     if refused is not None:
         _instead(work, [refused])
     elif isinstance(want, RunWrite):
@@ -48,11 +52,29 @@ def _judged_again(work: Work, call: OpenCall) -> Event | None:
         return PolicyDenied(call=call.seq, why=verdict.reason or "not allowed any more")
     if verdict.kind == "ask" and call.verdict != "ask":
         return ApprovalMoved(call=call.seq, to="stale", reason="the rule asks for an approval now")
+    if verdict.kind == "ask" and call.asks is not None and verdict.rule != call.asks.rule:
+        return ApprovalMoved(call=call.seq, to="stale", reason="the rule asks others now")
     return None
 
 
+def _looks_otherwise(work: Work, run: Runtime, call: OpenCall) -> Event | None:
+    """Whether what the preview looked at has changed since a person saw it. No transaction is open while it looks."""
+    if not call.fingerprint:
+        return None
+    try:
+        same = look(work, run, call).fingerprint == call.fingerprint
+    except (Exception, DeadlinePassed) as error:
+        run.log.warning("preview_failed", task=work.held.id, tool=call.tool, error=kind_of(error))
+        return ApprovalMoved(call=call.seq, to="stale", reason="the preview could not be read again")
+    return None if same else ApprovalMoved(call=call.seq, to="stale", reason="what the preview showed has changed")
+
+
 def _permit(connection: Connection, work: Work, call: OpenCall, *, approval: bool) -> Miss | None:
-    return permit(connection, work.held, tool=call.tool, call=call.seq, digest=call.digest, approval=approval)
+    rule = recheck(work.agent, work.task, call).rule if call.grant else ""
+    return permit(
+        connection, work.held, tool=call.tool, call=call.seq, digest=call.digest, approval=approval, grant=call.grant,
+        rule=rule,
+    )  # fmt: skip
 
 
 def _begin_effect(work: Work, run: Runtime, call: OpenCall, want: RunEffect) -> None:

@@ -17,12 +17,16 @@ from pydantic import BaseModel, ConfigDict
 
 from twelvefold.markup import to_yaml
 from twelvefold.text import one_line, reveal, shorten
-from twelvefold.tool import Risk
+from twelvefold.verdict import AtExpiry, Risk, people
 
 LONGEST_ARGUMENTS = 8_000
 LONGEST_SAYING = 500
+THEN: dict[AtExpiry, str] = {
+    "deny": "after that it counts as expired",
+    "park": "after that it waits for an operator",
+    "allow": "after that it runs all the same, as it only looks",
+}
 WIDTH = 72
-_ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 _SCHEME = re.compile(r"(?<=\w):(?=[^\s\d])")
 _DOT = re.compile(r"(?<=\S)[.\u3002\uff0e\uff61](?=[^\W\d])")
 
@@ -44,6 +48,15 @@ class Card(BaseModel):
     risk: Risk
     deadline: datetime
     digest: str
+    tainted: int = 0
+    quorum: int = 1
+    all_of: tuple[str, ...] = ()
+    four_eyes: bool = False
+    editor: str = ""
+    preview: Any = None
+    at_expiry: AtExpiry = "deny"
+    escalated: str = ""
+    """Who may decide too, since nobody else has."""
 
     @property
     def title(self) -> str:
@@ -57,9 +70,28 @@ class Card(BaseModel):
         return shorten(self._all_arguments, LONGEST_ARGUMENTS)
 
     @property
+    def previewed(self) -> str:
+        """What the call would do, as its tool says; empty where it does not."""
+        return shorten(self._all_preview, LONGEST_ARGUMENTS)
+
+    @property
     def cut(self) -> bool:
         """Whether something is missing, so that nobody can approve from this card."""
-        return len(self._all_arguments) > LONGEST_ARGUMENTS
+        return max(len(self._all_arguments), len(self._all_preview)) > LONGEST_ARGUMENTS
+
+    @property
+    def _all_preview(self) -> str:
+        return "" if self.preview is None else to_yaml(_revealed(self.preview))
+
+    @property
+    def by_mail(self) -> bool:
+        """Whether a link may decide. At high risk it takes the word, and a second person."""
+        return not self.cut and (self.risk != "high" or self.quorum > 1)
+
+    @property
+    def word(self) -> bool:
+        """Whether a link needs the word from the mail."""
+        return self.by_mail and self.risk != "low"
 
     @property
     def _all_arguments(self) -> str:
@@ -74,11 +106,22 @@ class Card(BaseModel):
             ("About", one_line(reveal(self.about)) if self.about else ""),
             ("Tool", self.tool),
             ("Risk", self.risk),
+            ("Beware", f"event {self.tainted} is text of a sender nobody vouches for" if self.tainted else ""),
             ("May decide", ", ".join(people(self.target)) or "whoever may approve for this agent"),
-            ("Until", f"{self.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC; after that it counts as expired"),
+            ("And now", ", ".join(people(self.escalated))),
+            ("Edited by", one_line(reveal(self.editor)) if self.editor else ""),
+            ("Needed", self._needed),
+            ("Until", f"{self.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC; {THEN[self.at_expiry]}"),
             ("Call", f"{self.call} of task {self.task}"),
         ]
         return tuple((name, text) for name, text in found if text)
+
+    @property
+    def _needed(self) -> str:
+        parts = [f"the approval of {self.quorum} people"] if self.quorum > 1 else []
+        parts += [f"one of {', '.join(people(group))}" for group in self.all_of]
+        parts += ["nobody who asked for this or edited it"] if self.four_eyes else []
+        return "; ".join(parts)
 
     @property
     def saying(self) -> str:
@@ -86,17 +129,13 @@ class Card(BaseModel):
         return shorten(unlinked(one_line(self.says, LONGEST_SAYING)), LONGEST_SAYING)
 
 
-def people(target: str) -> tuple[str, ...]:
-    """The addresses that a target names, in lower case: `ann@shop.example, ben@shop.example`. Others are no people."""
-    return tuple(dict.fromkeys(found.lower() for found in _ADDRESS.findall(target)))
-
-
 def letter_text(card: Card, link: str | None, word: str | None) -> str:
     """The card as the text of a mail. `link`: the page; `word`: what it asks for. All links but that one are broken."""
     facts = [f"{name + ':':<12}{unlinked(text) if name == 'About' else text}" for name, text in card.facts]
+    preview = ["What it would do:", *quoted(unlinked(card.previewed))] if card.previewed else []
     parts = [
         f"{card.agent} asks whether it may go on. Nothing happens before you decide.",
-        "\n".join(["FACTS", *facts, "Arguments:", *quoted(unlinked(card.arguments))]),
+        "\n".join(["FACTS", *facts, "Arguments:", *quoted(unlinked(card.arguments)), *preview]),
         "\n".join(["THE AGENT SAYS (nobody checked this)", *quoted(card.saying or "nothing")]),
         "TO DECIDE",
         *_ways(card, link, word),
@@ -106,8 +145,8 @@ def letter_text(card: Card, link: str | None, word: str | None) -> str:
 
 def _ways(card: Card, link: str | None, word: str | None) -> Iterator[str]:
     if card.cut:
-        yield "The arguments are too long for a letter and had to be cut, so this cannot be approved by mail."
-    elif link is not None and card.risk == "high":
+        yield "It is too long for a letter and had to be cut, so this cannot be approved by mail."
+    elif link is not None and not card.by_mail:
         yield f"The risk is high: a link is not enough to decide. This page only shows what is asked:\n{link}"
     elif link is not None:
         yield f"Open this page; opening it decides nothing:\n{link}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from twelvefold.directory import Directory
 from twelvefold.errors import Stale, Unreadable
-from twelvefold.events import Quarantined, hold
+from twelvefold.events import ApprovalMoved, Blocked, PolicyDenied, Quarantined, Recorded, hold
 from twelvefold.reducer import reduce
 
 from .chances import lost, moved
@@ -27,13 +28,36 @@ def commit(work: Work, unit: Unit, run: Runtime) -> str:
         children=children(work), floor=work.agent.version, agent_version=work.loaded.version,
     )  # fmt: skip
     key = waits.opened_key(work.place.events, work.state)
+    for why, call in _denied(batch.events):
+        run.log.info(
+            "call_denied", task=work.held.id, agent=work.agent.name, call=call, tool=_tool(work, call), why=why
+        )
     if unit.is_open or key or approvals.concerned(batch.events):
-        return _write(unit.connection(), work, batch, key)
+        return _write(unit.connection(), work, batch, key, run.settings.directory)
     with run.db.connection() as connection:
-        return _write(connection, work, batch, None)
+        return _write(connection, work, batch, None, run.settings.directory)
 
 
-def _write(connection: Connection, work: Work, batch: Batch, wait_key: str | None) -> str:
+def _denied(events: Sequence[Recorded]) -> Iterator[tuple[str, int]]:
+    """The calls that end without having run, and in one word why: whoever watches the log sees them too."""
+    for recorded in events:
+        match recorded.event:
+            case ApprovalMoved(to="rejected" | "expired" | "superseded" as to, call=call):
+                yield to, call
+            case PolicyDenied(call=call):
+                yield "denied", call
+            case Blocked(call=call):
+                yield "frozen", call
+
+
+def _tool(work: Work, call: int) -> str:
+    open_call = work.held.state.call
+    return open_call.tool if open_call is not None and open_call.seq == call else ""
+
+
+def _write(
+    connection: Connection, work: Work, batch: Batch, wait_key: str | None, directory: Directory
+) -> str:  # fmt: skip
     if batch.events:
         work.writing = batch.events[0].seq
     if wait_key:
@@ -44,7 +68,7 @@ def _write(connection: Connection, work: Work, batch: Batch, wait_key: str | Non
         raise Cancelled
     if status is None:
         raise Stale
-    approvals.apply(connection, work.held, batch.events)
+    approvals.apply(connection, work.held, batch.events, directory)
     if wait_key and waits.adopt(connection, work.held, wait_key):
         status = "ready"
     return status

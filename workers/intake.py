@@ -12,7 +12,7 @@ from psycopg import Error as DatabaseError
 from sqlalchemy.exc import SQLAlchemyError
 
 from triggers.envelope import Arrived, Outcome, Verdict
-from twelvefold.bindings import Destination, Ignore
+from twelvefold.bindings import Destination, Ignore, Wake
 from twelvefold.budget import Budget
 from twelvefold.canonical import plain
 from twelvefold.state import STATE_VERSION, State
@@ -20,7 +20,7 @@ from twelvefold.text import inspect_json
 
 from .ids import uuid7
 from .registry import Loaded, Registry
-from .store import inbox, waits
+from .store import entities, inbox, waits
 from .store.database import Connection, Database
 from .store.inbox import Entry
 from .telemetry import Log, kind_of
@@ -54,6 +54,8 @@ class Intake:
             accepted = arrived.payload if binding.read is None else binding.read(arrived.payload)
             if isinstance(accepted, Ignore):
                 return self._store_only(replace(entry, reason=accepted.reason))
+            if isinstance(accepted, Wake):
+                return self._woken(entry, accepted)
             return self.open(loaded, entry, accepted)
         except (DatabaseError, SQLAlchemyError):
             raise
@@ -77,7 +79,8 @@ class Intake:
     ) -> Verdict:
         """Open a task with what the agent accepts. Raises ValidationError when it does not fit.
 
-        `about`, `budget` and `delivery` are the opener's choice in the place of what the agent declares.
+        `about`, `budget` and `delivery` are the opener's choice in the place of what the agent declares. Where the
+        agent has one task for each entity and one is open, this is news for it: `accepted`, for the reason `joined`.
         """
         agent = loaded.agent
         value = agent.accepted.validate_python(accepted)
@@ -91,6 +94,10 @@ class Intake:
             cleaned=entry.cleaned + cleaned.changed,
         )  # fmt: skip
         with self.db.transaction() as connection:
+            if agent.one_open_per_entity and about:
+                under_way = entities.only_one(connection, entry.tenant, agent.name, about)
+                if under_way is not None:
+                    return _joined(connection, replace(row, task_id=under_way))
             if inbox.insert(connection, row) is None:
                 return _duplicate(connection, row)
             connection.execute(NEW_TASK, {
@@ -113,18 +120,54 @@ class Intake:
             cleaned=cleaned + payload.changed, sender=sender, proof=proof,
         )  # fmt: skip
         with self.db.transaction() as connection:
+            other = self._other_open(connection, task_id)
+            if other is not None:
+                entry = replace(entry, tenant=other.tenant, state="ignored", reason="another_open")
+                return replace(_stored(connection, entry, "ignored"), task_id=other.id)
             return put(connection, entry, person=True)
 
-    def event(self, tenant: str, wait_key: str, *, source: str, key: str, payload: Any) -> Verdict:
+    def _other_open(self, connection: Connection, task_id: str) -> entities.Open | None:
+        """The open task about the same entity that stands in the way of a new run of this one, which is done."""
+        found = entities.ended(connection, task_id)
+        if found is None or found.agent not in self.registry.loaded:
+            return None
+        if not self.registry[found.agent].agent.one_open_per_entity:
+            return None
+        other = entities.only_one(connection, found.tenant, found.agent, found.about)
+        return None if other is None or other == task_id else replace(found, id=other)
+
+    def event(
+        self,
+        tenant: str,
+        wait_key: str,
+        *,
+        source: str,
+        key: str,
+        payload: Any,
+        sender: str | None = None,
+        proof: str | None = None,
+        cleaned: int = 0,
+    ) -> Verdict:
         """An outside event for whoever waits for its key; without a waiter it stays unclaimed for 24 hours."""
         value = inspect_json(plain(payload))
-        entry = Entry(
-            tenant=tenant, source=source, key=key, kind="event", payload=value.value, cleaned=value.changed,
-            wait_key=wait_key,
-        )  # fmt: skip
+        return self._happened(Entry(
+            tenant=tenant, source=source, key=key, kind="event", payload=value.value, cleaned=cleaned + value.changed,
+            wait_key=wait_key, sender=sender, proof=proof,
+        ))  # fmt: skip
+
+    def _woken(self, entry: Entry, wake: Wake) -> Verdict:
+        """A delivery that its reader calls an event: nothing is opened, whoever waits for its key is woken."""
+        value = inspect_json({"key": wake.key, "data": plain(wake.data)})
+        return self._happened(replace(
+            entry, kind="event", state="accepted", reason=None, wait_key=str(value.value["key"]),
+            payload=value.value["data"], cleaned=entry.cleaned + value.changed,
+        ))  # fmt: skip
+
+    def _happened(self, entry: Entry) -> Verdict:
+        assert entry.wait_key is not None
         with self.db.transaction() as connection:
-            waits.lock(connection, tenant, wait_key)
-            waiting = waits.waiters(connection, tenant, wait_key)
+            waits.lock(connection, entry.tenant, entry.wait_key)
+            waiting = waits.waiters(connection, entry.tenant, entry.wait_key)
             if len(waiting) == 1:
                 return put(connection, replace(entry, task_id=waiting[0]), person=False)
             if not waiting:
@@ -157,6 +200,11 @@ def put(connection: Connection, entry: Entry, *, person: bool) -> Verdict:
         return _duplicate(connection, entry)
     inbox.count(connection, task_id, person=person)
     return Verdict("accepted", task_id=entry.task_id)
+
+
+def _joined(connection: Connection, entry: Entry) -> Verdict:
+    verdict = put(connection, entry, person=False)
+    return replace(verdict, reason="joined") if verdict.outcome == "accepted" else verdict
 
 
 def _stored(connection: Connection, entry: Entry, outcome: Outcome) -> Verdict:

@@ -21,6 +21,8 @@ from .settings import Settings
 
 VERSION = "v1"
 PATH = "/a/"
+ANSWER_PATH = "/a/q/"
+"""Of a question that is to be answered. A link shows nothing under the other path: each looks for rows of its kind."""
 LONGEST = 4096
 LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
 """No vowels, so that no word means anything, and no digits to take for letters."""
@@ -56,10 +58,10 @@ class Links:
         self.url = url.rstrip("/")
         self._keys = [secret.encode() for secret in secrets]
 
-    def address(self, link: Link) -> str:
+    def address(self, link: Link, path: str = PATH) -> str:
         """The address to put into a mail."""
         payload = _payload(link)
-        return f"{self.url}{PATH}{VERSION}.{payload}.{mac(self._keys[0], payload)}"
+        return f"{self.url}{path}{VERSION}.{payload}.{mac(self._keys[0], payload)}"
 
     def word(self, link: Link) -> str:
         """The word that goes into the mail beside the address and is never shown on the page."""

@@ -1,13 +1,13 @@
-"""What people do to tasks from outside: decide, settle, cancel, pause, resume, retry, raise, freeze.
+"""What people do to tasks from outside: decide, settle, cancel, pause, resume, retry, raise.
 
 Each is one short transaction that locks the task row first; what the reducer has to know reaches it as an arrival.
-After `freeze`, `pause` and `cancel` have returned, no effect of their scope begins.
+After `pause` and `cancel` have returned, no effect of the task begins.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -16,24 +16,15 @@ from twelvefold.events import CancelAsked, Resumed, Settled
 from twelvefold.schema import stored_call
 from twelvefold.state import State
 
-from .decisions import Answer, Decision, Proof, Refused, Wish, decide, tell
+from .decisions import Answer, Decision, Proof, Refused, Terms, Wish, decide, tell
 from .ids import uuid7
 from .registry import Registry
-from .store import inbox
-from .store.claims import FREEZE_LOCK
+from .store import grants, inbox
 from .store.database import Connection, Database
 
-__all__ = ["Decision", "Frozen", "Operate", "Refused"]
+__all__ = ["Decision", "Operate", "Refused"]
 
 ENDED = ("done", "failed", "cancelled")
-
-
-@dataclass(frozen=True, slots=True)
-class Frozen:
-    """A freeze that holds, and the calls that had begun before it: (task, call, tool)."""
-
-    id: int
-    begun: tuple[tuple[str, int, str], ...]
 
 
 class Operate:
@@ -52,14 +43,28 @@ class Operate:
         digest: str | None = None,
         comment: str = "",
         proof: Proof = "session",
+        edited: str | None = None,
+        grant: Terms | None = None,
     ) -> Decision:
-        """Approve or reject an asked call; the first decision wins, an equal repeat is answered alike.
+        """Approve or reject an asked call; the first decision wins, an equal repeat is answered alike. `edited`:
+        approve it with these arguments, as canonical JSON.
 
         `by` must be among the people whom the question names, unless it names none or `proof` is `override`. Raises
         Refused as `decisions.decide` does.
         """
         to: Answer = "approved" if approved else "rejected"
-        return decide(self.db, Wish(task_id, call, to, by, proof, digest=digest, comment=comment))
+        wish = Wish(task_id, call, to, by, proof, digest=digest, comment=comment, edited=edited, grant=grant)
+        return decide(self.db, wish, self.registry)
+
+    def revoke(self, grant_id: str, *, by: str, tenant: str | None = None) -> None:
+        """End a grant: no call begins on it any more. Raises Refused 404."""
+        with self.db.transaction() as connection:
+            if not grants.revoke(connection, grant_id, by, tenant):
+                raise Refused(404, f"There is no grant {grant_id}. See them: twelvefold grants")
+
+    def ask_back(self, task_id: str, call: int, question: str, *, by: str, proof: Proof = "session") -> Decision:
+        """Ask the agent about a call that it wants approved; the question stays open. Raises Refused."""
+        return decide(self.db, Wish(task_id, call, "more_info", by, proof, comment=question), self.registry)
 
     def settle(
         self, task_id: str, call: int, *, how: Literal["happened", "not", "abandoned"], by: str, result: Any = None
@@ -112,68 +117,71 @@ class Operate:
             _locked(connection, task_id)
             connection.execute("UPDATE agent_tasks SET paused_at = NULL, nudged_at = NULL WHERE id = %s", (task_id,))
 
-    def retry(self, task_id: str, *, by: str) -> None:
-        """Let a quarantined, parked or backing-off task go on now. Raises Refused 409 for any other."""
-        self._resumed(task_id, Resumed(by=by, verb="retry"))
-
-    def raise_budget(self, task_id: str, *, by: str, decisions: int = 0, tokens: int = 0) -> None:
-        """Add to the run's budget and let it go on. Raises Refused 409 for an ended task."""
-        self._resumed(task_id, Resumed(by=by, verb="raise", decisions=decisions, tokens=tokens))
-
-    def _resumed(self, task_id: str, event: Resumed) -> None:
+    def retry(self, task_id: str, *, by: str, key: str | None = None) -> None:
+        """Let a quarantined, parked or backing-off task go on now, from the step that failed. A retry that was asked
+        for already is the same retry. Raises Refused 409 for a task that needs none.
+        """
         with self.db.transaction() as connection:
-            _, _, status = _locked(connection, task_id)
-            if status in ENDED:
-                raise Refused(409, f"Task {task_id} is {status}; only a task that has not ended can go on.")
-            if event.verb == "retry":
-                row = connection.execute("SELECT waiting_for FROM agent_tasks WHERE id = %s", (task_id,)).fetchone()
-                if status != "quarantined" and row not in (("operator",), ("retry",)):
-                    raise Refused(409, f"Task {task_id} is {status} and needs no retry.")
-                connection.execute(
-                    "UPDATE agent_tasks SET attempts = 0, nudged_at = NULL,"
-                    " status = CASE WHEN status = 'quarantined' THEN 'ready' ELSE status END WHERE id = %s",
-                    (task_id,),
-                )
-            data = event.model_dump(mode="json", exclude_defaults=True)
-            tell(connection, task_id, "resume", f"{event.verb}:{uuid7()}", data, event.by)
+            status, event = _locked(connection, task_id)[2], Resumed(by=by, verb="retry")
+            if _same_request(connection, task_id, event, key) or inbox.waits_in(connection, task_id, "retry"):
+                return
+            _not_ended(task_id, status)
+            if not inbox.let_go_on(connection, task_id):
+                raise Refused(409, f"Task {task_id} is {status} and needs no retry.")
+            _resume(connection, task_id, event, key)
 
-    def freeze(
-        self, scope: str, *, by: str, until: datetime | None = None, reason: str = "", tenant: str = "*"
-    ) -> Frozen:
-        """Stop Effects and Writes of a scope: `*`, `agent:NAME` or `tool:NAME`. Answers with what had begun."""
-        return self._switch("freeze", scope, by=by, until=until, reason=reason, tenant=tenant)
-
-    def pause_scope(self, scope: str, *, by: str, until: datetime | None = None, tenant: str = "*") -> Frozen:
-        """Claim nothing of a scope: `*` or `agent:NAME`, until it is lifted. Raises Refused 409 for another scope."""
-        if scope != "*" and not scope.startswith("agent:"):
-            raise Refused(409, f"{scope!r} cannot be paused. Use '*' or 'agent:NAME', or freeze it.")
-        return self._switch("pause", scope, by=by, until=until, reason="", tenant=tenant)
-
-    def lift(self, switch_id: int) -> None:
-        """End a freeze or a scope pause."""
+    def raise_budget(
+        self,
+        task_id: str,
+        *,
+        by: str,
+        decisions: int = 0,
+        tokens: int = 0,
+        usd: Decimal = Decimal(0),
+        active: timedelta = timedelta(0),
+        deadline: datetime | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Add to the run's budget, and let it go on where that was what it waited for; `deadline` is the new absolute
+        end of the run. Each raise adds, unless it repeats the `key` of another. Raises Refused 409 for an ended task, a
+        deadline that has passed, and a key that was used for something else.
+        """
+        event = Resumed(
+            by=by, verb="raise", decisions=decisions, tokens=tokens, usd=usd,
+            active_ms=int(active.total_seconds() * 1000), deadline=deadline,
+        )  # fmt: skip
         with self.db.transaction() as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (FREEZE_LOCK,))
-            connection.execute("DELETE FROM switches WHERE id = %s", (switch_id,))
+            status = _locked(connection, task_id)[2]
+            if _same_request(connection, task_id, event, key):
+                return
+            _not_ended(task_id, status)
+            if deadline is not None and not inbox.lies_ahead(connection, deadline):
+                raise Refused(409, f"The deadline {deadline:%Y-%m-%d %H:%M:%S %Z} has passed. Name a later one.")
+            _resume(connection, task_id, event, key)
 
-    def _switch(self, kind: str, scope: str, *, by: str, until: datetime | None, reason: str, tenant: str) -> Frozen:
-        if scope != "*" and scope.partition(":")[0] not in ("agent", "tool"):
-            raise Refused(409, f"{scope!r} is no scope. Use '*', 'agent:NAME' or 'tool:NAME'.")
-        with self.db.transaction() as connection:
-            # exclusive: waits for every Begin under way, and every later one sees the row
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (FREEZE_LOCK,))
-            made = connection.execute(
-                "INSERT INTO switches (tenant, kind, scope, until, by, reason) VALUES (%s, %s, %s, %s, %s, %s)"
-                " RETURNING id",
-                (tenant, kind, scope, until, by, reason),
-            ).fetchone()
-            begun = connection.execute(
-                "SELECT id::text, (state -> 'call' ->> 'seq')::int, state -> 'call' ->> 'tool' FROM agent_tasks"
-                " WHERE status = 'ready' AND state -> 'call' ->> 'phase' = 'begun' AND (%(tenant)s IN ('*', tenant))"
-                " AND %(scope)s IN ('*', 'agent:' || agent, 'tool:' || (state -> 'call' ->> 'tool')) ORDER BY id",
-                {"tenant": tenant, "scope": scope},
-            ).fetchall()
-        assert made is not None
-        return Frozen(int(made[0]), tuple((row[0], row[1], row[2]) for row in begun))
+
+def _not_ended(task_id: str, status: str) -> None:
+    if status in ENDED:
+        raise Refused(409, f"Task {task_id} is {status}; only a task that has not ended can go on.")
+
+
+def _resume(connection: Connection, task_id: str, event: Resumed, key: str | None) -> None:
+    data = event.model_dump(mode="json", exclude_defaults=True)
+    tell(connection, task_id, "resume", _named(event, key), data, event.by)
+
+
+def _named(event: Resumed, key: str | None) -> str:
+    return f"{event.verb}:{key or uuid7()} {event.by}"
+
+
+def _same_request(connection: Connection, task_id: str, event: Resumed, key: str | None) -> bool:
+    """Whether this was asked for with this key before. Raises Refused 409 when the key came with something else."""
+    if key is None:
+        return False
+    said = inbox.payload(connection, task_id, "operate", f"{task_id}:{_named(event, key)}")
+    if said is not None and said != event.model_dump(mode="json", exclude_defaults=True):
+        raise Refused(409, "This key came with another request before. Give each new request a key of its own.")
+    return said is not None
 
 
 def _locked(connection: Connection, task_id: str) -> tuple[str, str, str]:

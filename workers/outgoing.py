@@ -9,12 +9,14 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from twelvefold.decide import budget_of
-from twelvefold.events import ApprovalAsked, ChildReturned, ChildStarted, Finished, Recorded
+from twelvefold.events import ApprovalAsked, ApprovalMoved, ChildReturned, ChildStarted, Finished, Recorded
 from twelvefold.markup import to_yaml
 from twelvefold.state import Child as ChildRef
-from twelvefold.state import State, unused
+from twelvefold.state import OpenCall, State, unused
+from twelvefold.verdict import Verdict, people
 
-from .card import Card, people
+from .card import Card
+from .question import Asking
 from .store.commits import Child, Letter
 from .telemetry import kind_of
 from .work import Runtime, Work
@@ -27,7 +29,9 @@ def letters(work: Work, run: Runtime) -> list[Letter]:
     found: list[Letter] = []
     for recorded in work.place.events:
         if isinstance(recorded.event, ApprovalAsked):
-            found += _questions(work, recorded, recorded.event)
+            found += _questions(work, run, recorded, recorded.event)
+        elif isinstance(recorded.event, ApprovalMoved) and recorded.event.to in ("reminded", "escalated", "explained"):
+            found += _again(work, run, recorded, recorded.event)
         elif isinstance(recorded.event, Finished):
             found += _results(work, run, recorded, recorded.event)
             found += _to_parent(work, recorded, recorded.event)
@@ -35,21 +39,58 @@ def letters(work: Work, run: Runtime) -> list[Letter]:
     return found
 
 
-def _questions(work: Work, recorded: Recorded, event: ApprovalAsked) -> list[Letter]:
+def _questions(work: Work, run: Runtime, recorded: Recorded, event: ApprovalAsked) -> list[Letter]:
     """One letter to each person whom the rule names. A question to nobody who has an address is told in the log."""
     call = work.state.call
-    if call is None or call.seq != event.call:
+    if call is None or call.seq != event.call or call.asks is None:
         return []  # the question was over again in this very step
+    if event.kind == "question":
+        target = call.asks.among(run.settings.directory).target
+        return _to_each(work, recorded, target, _asking(work, recorded, event, call, target))
+    asks = call.asks.among(run.settings.directory)
+    return _to_each(work, recorded, asks.target, _card(work, recorded, call, asks))
+
+
+def _again(work: Work, run: Runtime, recorded: Recorded, event: ApprovalMoved) -> list[Letter]:
+    """The same question once more: to the same people, or to those who are asked when these do not answer."""
+    call = work.state.call
+    if call is None or call.asks is None:
+        return []
+    asks = call.asks.among(run.settings.directory)
+    first = {"reminded": "Reminder: ", "explained": "Explained: "}.get(event.to)
+    if first is not None:
+        return _to_each(work, recorded, asks.target, _card(work, recorded, call, asks, first))
+    card = _card(work, recorded, call, asks, "Nobody has decided yet: ", asks.escalate_to)
+    return _to_each(work, recorded, asks.escalate_to, card)
+
+
+def _card(
+    work: Work, recorded: Recorded, call: OpenCall, asks: Verdict, first: str = "", escalated: str = ""
+) -> dict[str, Any]:
+    assert call.due is not None, "the call is asked about"
     card = Card(
-        agent=work.agent.name, about=work.state.about, task=work.held.id, call=call.seq, asked=recorded.seq,
-        tool=call.tool, args=call.args, says=event.reason, target=event.target, risk=event.risk,
-        deadline=event.deadline, digest=event.digest,
+        agent=work.agent.name, about=work.state.about, task=work.held.id, call=call.seq, asked=call.asked,
+        tool=call.tool, args=call.args, says=call.says or asks.reason, target=asks.target, risk=asks.risk,
+        deadline=call.due, digest=call.digest, quorum=asks.quorum, all_of=asks.all_of, four_eyes=asks.four_eyes,
+        editor=call.editor, tainted=asks.tainted, escalated=escalated, at_expiry=asks.at_expiry,
+        preview=work.task.read(call.previewed).get("shown") if call.previewed else None,
     )  # fmt: skip
-    payload = {"subject": card.title, "card": card.model_dump(mode="json"), "at": recorded.at.isoformat()}
-    asked = [("email", address) for address in people(event.target)]
+    return {"subject": first + card.title, "card": card.model_dump(mode="json"), "at": recorded.at.isoformat()}
+
+
+def _asking(work: Work, recorded: Recorded, event: ApprovalAsked, call: OpenCall, target: str) -> dict[str, Any]:
+    asking = Asking(
+        agent=work.agent.name, about=work.state.about, task=work.held.id, call=call.seq, asked=recorded.seq,
+        args=call.args, target=target, deadline=event.deadline,
+    )  # fmt: skip
+    return {"subject": asking.title, "question": asking.model_dump(mode="json"), "at": recorded.at.isoformat()}
+
+
+def _to_each(work: Work, recorded: Recorded, target: str, payload: dict[str, Any]) -> list[Letter]:
+    asked = [("email", address) for address in people(target)]
     return [
         _letter(work, recorded, channel, recipient, payload)
-        for channel, recipient in asked or [("log", event.target or "operators")]
+        for channel, recipient in asked or [("log", target or "operators")]
     ]
 
 
@@ -62,13 +103,24 @@ def _results(work: Work, run: Runtime, recorded: Recorded, event: Finished) -> l
     if work.state.parent:
         return []
     return [
-        _letter(work, recorded, d.channel, d.recipient, {
+        _letter(work, recorded, channel, recipient, {
             "subject": _subject(work, run, event),
             "text": _text(work, event),
             "at": recorded.at.isoformat(),
         })
-        for d in work.state.delivery or work.agent.delivery if d.when in ("always", _came_to(event))
+        for channel, recipient in _destinations(work, run, event)
     ]  # fmt: skip
+
+
+def _destinations(work: Work, run: Runtime, event: Finished) -> list[tuple[str, str]]:
+    """Channel and recipient of each copy of a result, once each; names of the directory become addresses here."""
+    wanted = [d for d in work.state.delivery or work.agent.delivery if d.when in ("always", _came_to(event))]
+    found = [
+        (d.channel, recipient)
+        for d in wanted
+        for recipient in (run.settings.directory.addresses(d.recipient) if d.channel == "email" else (d.recipient,))
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _came_to(event: Finished) -> str:
@@ -98,7 +150,7 @@ def _to_parent(work: Work, recorded: Recorded, event: Finished) -> list[Letter]:
     left = unused(budget_of(work.agent, s).as_usage(), s.used)
     news = ChildReturned(
         child=work.held.id, run=s.parent_run, status=event.status, result=event.outcome, decisions=left.decisions,
-        tokens=left.tokens, usd=left.usd, active_ms=left.active_ms,
+        tokens=left.tokens, usd=left.usd, active_ms=left.active_ms, tainted=bool(s.tainted),
     )  # fmt: skip
     payload = {"kind": "child", "data": news.model_dump(mode="json")}
     return [_letter(work, recorded, TASK_CHANNEL, s.parent, payload)]
@@ -127,6 +179,6 @@ def _child(work: Work, event: ChildStarted) -> Child:
     )  # fmt: skip
     state = State(
         id=event.child, tenant=work.held.tenant, budget=budget, parent=work.held.id, parent_run=s.run,
-        depth=s.depth + 1,
+        depth=s.depth + 1, tainted=1 if s.tainted else 0,
     )  # fmt: skip
     return Child(event.child, event.agent, state, {"text": event.request, "subject": "", "sender": work.agent.name})

@@ -13,13 +13,13 @@ from sqlalchemy.orm import Session
 
 from twelvefold.canonical import plain
 from twelvefold.decide import doubted
-from twelvefold.effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunRead, RunWrite
+from twelvefold.effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunPreview, RunRead, RunWrite
 from twelvefold.errors import DeadlinePassed, Fatal, ToolError
-from twelvefold.events import Event, Failed, Returned, Settled, unhold
+from twelvefold.events import Event, Failed, Previewed, Returned, Settled, unhold
 from twelvefold.schema import stored_call
 from twelvefold.state import OpenCall
 from twelvefold.text import clean_json, shorten
-from twelvefold.tool import Effect, Tool
+from twelvefold.tool import Effect, Preview, Tool
 
 from .ask import ask_model
 from .chances import cause, lost, moved, wait_for_database
@@ -41,6 +41,7 @@ class Runs(Protocol):
 
     def run(self, ctx: Context) -> Any: ...
     def find(self, ctx: Context) -> Any: ...
+    def dry_run(self, ctx: Context) -> Any: ...
     def write(self, db: Session) -> Any: ...
 
 
@@ -68,6 +69,8 @@ def _carry_out(work: Work, run: Runtime) -> list[Event]:
             return ask_model(work, run, want, lambda call: _read(work, run, call))
         case Prefetch():
             return [prefetch(work, run)]
+        case RunPreview():
+            return _preview(work, run, open_call(work))
         case RunRead():
             return _read(work, run, open_call(work))
         case RunEffect():
@@ -134,6 +137,25 @@ def _broke(work: Work, run: Runtime, call: OpenCall, error: BaseException, begun
     if isinstance(error, Fatal):
         events.append(Failed(type=error.code, message=shorten(str(error), 1000), then="operator"))
     return events
+
+
+def look(work: Work, run: Runtime, call: OpenCall) -> Preview:
+    """What the tool says it would do. Raises whatever it raises, and DeadlinePassed."""
+    tool, begun = tool_of(work, call), monotonic()
+    found = cast(Runs, tool).dry_run(_context(work, run, tool, call.key))
+    _in_time(tool, begun)
+    return found if isinstance(found, Preview) else Preview(shown=found)
+
+
+def _preview(work: Work, run: Runtime, call: OpenCall) -> list[Event]:
+    """What a person shall see beside the call. A tool that cannot say what it would do does not come to be asked."""
+    begun = monotonic()
+    try:
+        found = look(work, run, call)
+        shown = clean_json(plain(found.shown))
+    except (Exception, DeadlinePassed) as error:
+        return _broke(work, run, call, error, begun)
+    return [Previewed(call=call.seq, shown=shown, fingerprint=found.fingerprint, ms=_ms(begun))]
 
 
 def _read(work: Work, run: Runtime, call: OpenCall) -> list[Event]:

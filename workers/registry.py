@@ -17,6 +17,7 @@ from typing import Any
 from twelvefold.agent import Agent, Message
 from twelvefold.bindings import ApiBinding, WebhookBinding
 from twelvefold.budget import Budget
+from twelvefold.directory import Directory
 from twelvefold.errors import DeclarationError
 from twelvefold.state import Task
 from twelvefold.tool import Tool
@@ -52,6 +53,21 @@ class Registry:
 
     def __getitem__(self, name: str) -> Loaded:
         return self.loaded[name]
+
+    def check_names(self, directory: Directory) -> None:
+        """Raise DeclarationError where an agent names somebody whom the directory does not have. `#names` are channels.
+        Without any directory only what is sent by mail has to have an address: questions are told in the log.
+        """
+        used: dict[str, str] = {}
+        for name, entry in self.loaded.items():
+            agent = entry.agent
+            used |= {d.recipient: name for d in agent.delivery if d.channel == "email" and "@" not in d.recipient}
+            if directory.names:
+                used |= {asked: name for asked in agent.people if not asked.startswith("#")}
+        if problems := directory.unknown(used):
+            raise DeclarationError(
+                "; ".join(problems) + '. Example: TWELVEFOLD_DIRECTORY={"refund-ops": "ann@shop.example"}'
+            )
 
     def bound(self, source: str, kind: str) -> tuple[Loaded, WebhookBinding] | None:
         """The agent that a delivery of this source and type opens a task of, None when nobody listens."""

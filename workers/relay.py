@@ -12,12 +12,14 @@ from uuid import uuid4
 
 from twelvefold.ports import Channel, Letter, NotSent, PerhapsSent
 
+from . import question
 from .card import Card, letter_text
 from .chances import patiently
 from .intake import put
-from .links import Link, from_settings
+from .links import ANSWER_PATH, Link, from_settings
 from .outgoing import TASK_CHANNEL
-from .store import approvals, inbox, outbox
+from .question import Asking
+from .store import approvals, inbox, outbox, questions
 from .store.inbox import Entry
 from .store.outbox import Taken
 from .telemetry import kind_of
@@ -74,6 +76,8 @@ def _letter(taken: Taken, run: Runtime) -> Letter:
     subject, text = p.get("subject", ""), p.get("text", "")
     if "card" in p:
         text = _question(taken, run, Card.model_validate(p["card"]))
+    elif "question" in p:
+        text = _asking(taken, run, Asking.model_validate(p["question"]))
     elif asked:
         subject, text = f"Re: {asked[-1]}", f"{subject}\n\n{text}"
     return Letter(
@@ -91,11 +95,29 @@ def _question(taken: Taken, run: Runtime, card: Card) -> str:
     links = from_settings(run.settings)
     if links is None:
         return letter_text(card, None, None)
-    link = Link(
-        tenant=taken.tenant, task=card.task, call=card.call, asked=card.asked, approver=taken.recipient,
-        expires=int((card.deadline + LINK_LIVES).timestamp()),
-    )  # fmt: skip
-    return letter_text(card, links.address(link), links.word(link) if card.risk == "medium" else None)
+    link = _link(taken, card)
+    return letter_text(card, links.address(link), links.word(link) if card.word else None)
+
+
+def _asking(taken: Taken, run: Runtime, asking: Asking) -> str:
+    """The text of a question to be answered. Raises NotSent as `_question` does."""
+    with run.db.connection() as connection:
+        rows = questions.find(connection, taken.tenant, asking.task, asking.call, asking.asked)
+    if not rows or not rows[0].open:
+        raise NotSent("the question was over before it was sent", retry=False)
+    links = from_settings(run.settings)
+    return question.letter_text(asking, None if links is None else links.address(_link(taken, asking), ANSWER_PATH))
+
+
+def _link(taken: Taken, asked: Card | Asking) -> Link:
+    return Link(
+        tenant=taken.tenant,
+        task=asked.task,
+        call=asked.call,
+        asked=asked.asked,
+        approver=taken.recipient,
+        expires=int((asked.deadline + LINK_LIVES).timestamp()),
+    )
 
 
 def _not_sent(run: Runtime, taken: Taken, error: NotSent) -> str:
@@ -123,7 +145,7 @@ def _to_task(taken: Taken, run: Runtime) -> str:
     p = taken.payload
     entry = Entry(
         tenant=taken.tenant, source="task", key=taken.key, kind=p["kind"], task_id=taken.recipient,
-        payload=p.get("data"), wait_key=p.get("wait_key"),
+        payload=p.get("data"), wait_key=p.get("wait_key"), proof=p.get("proof"),
     )  # fmt: skip
     with run.db.transaction() as connection:
         if p["kind"] == "cancel":

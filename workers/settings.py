@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from triggers.declared import Sources, secrets_variable
+from twelvefold.directory import Directory
 
 from .services import Services
 
@@ -31,6 +32,10 @@ LISTS = ("github_secrets", "link_secrets")
 
 class ConfigurationError(Exception):
     """The environment is not usable; the text lists every problem and what to set."""
+
+
+def _directory(given: Any) -> Any:
+    return {"names": json.loads(given)} if isinstance(given, str) else given
 
 
 class Settings(BaseModel):
@@ -64,6 +69,8 @@ class Settings(BaseModel):
     webhook_sources: Sources = Field(default_factory=dict)
     webhook_max_body: int = Field(default=5_000_000, ge=1)
     services: Services = Field(default_factory=dict)
+    directory: Annotated[Directory, BeforeValidator(_directory)] = Directory()
+    """Names of people, groups and channels with their addresses, as JSON; agents and models use the names."""
     api_wait: float = Field(default=0.0, ge=0, le=60)
     """How long a POST to the API waits for the end of the turn when it does not say so itself."""
     db_pool: int = Field(default=12, ge=2)

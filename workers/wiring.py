@@ -26,6 +26,7 @@ HEART_POOL = 4
 def runtime(settings: Settings) -> Runtime:
     """One incarnation of a process: its id, connections, agents and model."""
     agents = registry.load(settings.agent_modules)
+    agents.check_names(settings.directory)
     worker = uuid7()
     return Runtime(
         worker=worker,

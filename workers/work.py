@@ -25,7 +25,7 @@ from .outside import Context
 from .pulse import Pulse
 from .registry import Loaded, Registry
 from .settings import Settings
-from .store import log
+from .store import grants, log
 from .store.claims import Claimed
 from .store.database import Database
 from .telemetry import Log
@@ -137,7 +137,11 @@ def begin_work(run: Runtime, held: Claimed) -> Work:
                 return found
         return log.data_of(run.db, held.id, seq)
 
-    place = Place(Task(held.state, accepts=loaded.agent.accepts, read=read, peers=run.registry.budgets))
+    task = Task(
+        held.state, accepts=loaded.agent.accepts, read=read, peers=run.registry.budgets,
+        grants=lambda: grants.holding(run.db, held),
+    )  # fmt: skip
+    place = Place(task)
     work = Work(held, loaded, place, place)
     return work
 

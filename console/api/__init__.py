@@ -5,26 +5,18 @@ from __future__ import annotations
 from starlette.routing import BaseRoute, Route
 
 from console.edge import Edge
-from workers.store.tokens import ROLES
 
-from . import look, verbs
+from . import look
+from .describe import described
 from .gate import Gate
-from .launch import launch
-from .respond import respond
+from .operations import OPERATIONS
 
 
 def routes(held: Edge) -> list[BaseRoute]:
-    """The routes of the API. Every one of them needs a token."""
+    """The routes of the API. All but its description, which tells nothing of anybody, need a token."""
     gate = Gate(held, look.turn)
-    return [
-        Route("/thread", gate.endpoint(look.many, *ROLES), methods=["GET"]),
-        Route("/thread", gate.endpoint(launch, "requester"), methods=["POST"]),
-        Route("/thread/{id}", gate.endpoint(look.thread, *ROLES), methods=["GET"]),
-        Route("/thread/{id}/events", gate.endpoint(look.events, *ROLES), methods=["GET"]),
-        Route("/thread/{id}/response", gate.endpoint(respond, "requester", "approver"), methods=["POST"]),
-        *(
-            Route(f"/thread/{{id}}/{verb.__name__}", gate.endpoint(verb, "operator"), methods=["POST"])
-            for verb in (verbs.cancel, verbs.pause, verbs.resume, verbs.retry)
-        ),
-        Route("/approvals", gate.endpoint(look.approvals, *ROLES), methods=["GET"]),
+    found: list[BaseRoute] = [
+        Route(o.path, (gate.log if o.stream else gate.endpoint)(o.handler, *o.roles), methods=[o.method])
+        for o in OPERATIONS
     ]
+    return found + described(OPERATIONS)

@@ -7,10 +7,23 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, StringConstraints
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    StringConstraints,
+    model_validator,
+)
 
 Words = Annotated[StrictStr, StringConstraints(min_length=1, pattern=r"\S")]
 Name = Annotated[StrictStr, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\r\n]*[^\s][^\r\n]*$")]
+
+
+MOST = 10**9
 
 
 class Body(BaseModel):
@@ -48,15 +61,27 @@ class Response(Body):
     call_id: StrictInt | None = None
 
 
+class Granted(Body):
+    """For which other calls an approval shall hold: those of this thread, or those whose `same` arguments are these."""
+
+    hours: StrictInt
+    this_thread: StrictBool = False
+    same: list[StrictStr] = []
+
+
 class Approval(Body):
-    """`POST /thread/{id}/response`: yes or no to a call, as it was shown (`call_id`, `digest`, `seen`)."""
+    """`POST /thread/{id}/response`: yes or no to a call, as it was shown (`call_id`, `digest`, `seen`); with
+    `edited_args` yes to these members in the place of those shown; or, with `more_info`, a question back to the agent.
+    """
 
     type: Literal["approval"]
-    approved: StrictBool
+    approved: StrictBool | None = None
+    more_info: Words | None = None
     comment: StrictStr = Field(default="", max_length=2000)
     call_id: StrictInt | None = None
     digest: StrictStr | None = None
     seen: StrictInt | None = None
+    grant: Granted | None = None
     edited_args: Any = None
 
 
@@ -64,6 +89,45 @@ class Reason(Body):
     """`POST /thread/{id}/cancel`: why, for the log."""
 
     reason: StrictStr = Field(default="", max_length=2000)
+
+
+class More(Body):
+    """`POST /thread/{id}/raise`: what the run's budget gets; `active` is seconds, `deadline` the run's new end."""
+
+    decisions: Annotated[StrictInt, Field(ge=0, le=MOST)] = 0
+    tokens: Annotated[StrictInt, Field(ge=0, le=MOST)] = 0
+    usd: Annotated[Decimal, Field(ge=0, le=MOST, allow_inf_nan=False, decimal_places=6)] = Decimal(0)
+    active: Annotated[timedelta, Field(ge=timedelta(0), le=timedelta(days=30))] = timedelta(0)
+    deadline: AwareDatetime | None = None
+
+    @model_validator(mode="after")
+    def _adds_something(self) -> More:
+        if not any((self.decisions, self.tokens, self.usd, self.active, self.deadline)):
+            raise ValueError('Say what to add. Example: {"decisions": 10}')
+        return self
+
+
+class Throw(Body):
+    """`POST /switches`: what to hold. `scope` is `*`, `agent:NAME` or, for a freeze, `tool:NAME`."""
+
+    kind: Literal["freeze", "pause", "intake"]
+    scope: Name
+    until: AwareDatetime | None = None
+    reason: StrictStr = Field(default="", max_length=500)
+
+
+class Lift(Body):
+    """`POST /switches/lift`: which switch ends."""
+
+    kind: Literal["freeze", "pause", "intake"]
+    scope: Name
+
+
+class Happened(Body):
+    """`POST /events`: an outside event for whoever waits for its key."""
+
+    key: Annotated[Name, Field(max_length=200)]
+    data: Any = None
 
 
 class Filters(Body):

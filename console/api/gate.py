@@ -5,14 +5,13 @@ A request is authenticated before its body is read, and while it waits it holds 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from console.edge import Edge
 from triggers.body import read
@@ -22,12 +21,16 @@ from workers.store.database import UNAVAILABLE
 from workers.store.tokens import Role
 from workers.telemetry import kind_of
 
+from . import stream
+from .bodies import Page
 from .problems import busy, no_role, our_fault
-from .render import when
+from .render import as_json
 from .request import MOST_BODY, Answer, Call, idempotency_key, known, opened, wait_for
+from .stream import Streams
 from .waiters import Waiters
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+STREAM = "text/event-stream"
 AT_ONCE = 100
 """So many requests are worked on at a time; further ones are told to come again."""
 Handler = Callable[[Edge, Call], Answer]
@@ -42,28 +45,63 @@ class Gate:
     def __init__(self, held: Edge, finish: Callable[[Edge, Call, Answer], Answer]) -> None:
         self._held, self._finish = held, finish
         self._waiters = Waiters(lambda ids: threads.resting(held.db, ids))
+        self._streams = Streams(Waiters(lambda marks: threads.moved(held.db, marks)))
         self._under_way = 0
 
     def endpoint(self, handler: Handler, *roles: Role) -> Callable[[Request], Awaitable[Response]]:
         """An endpoint for tokens with one of these roles. The handler runs in a thread."""
 
+        async def act(request: Request) -> Response:
+            call = await self._let_in(request, roles)
+            found = await self._work(handler, self._held, call)
+            if found.turn is not None and call.wait:
+                await self._waiters.rest(found.turn.thread, call.wait)
+                found = await self._work(self._finish, self._held, call, found)
+            return _sent(found)
+
+        return self._guarded(act, handler.__name__)
+
+    def log(self, page: Handler, *roles: Role) -> Callable[[Request], Awaitable[Response]]:
+        """An endpoint for a thread's log: a page of it, or, for who accepts `text/event-stream`, a stream."""
+
+        async def act(request: Request) -> Response:
+            call = await self._let_in(request, roles)
+            found = await self._work(page, self._held, call)
+            if request.method != "GET" or STREAM not in request.headers.get("accept", ""):
+                return _sent(found)
+            wish = stream.wish(call, request.headers.get("last-event-id"), call.asks(Page).after)
+            self._streams.admit(call.token.id)
+            given = request.headers.getlist("authorization")
+
+            async def read(after: int) -> list[dict[str, Any]]:
+                token = await self._work(known, self._held.db, given)
+                again = replace(call, token=token, query={"after": str(after), "limit": str(stream.PAGE)})
+                answer: Answer = await self._work(page, self._held, again)
+                events: list[dict[str, Any]] = answer.document["events"]
+                return events
+
+            text = self._streams.follow(wish, call.token.id, read)
+            return StreamingResponse(text, 200, {**HEADERS, "X-Accel-Buffering": "no"}, STREAM)
+
+        return self._guarded(act, page.__name__)
+
+    def _guarded(
+        self, act: Callable[[Request], Awaitable[Response]], name: str
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """What goes wrong in an endpoint becomes an answer that teaches, and tells nothing of ours."""
+
         async def answer(request: Request) -> Response:
             try:
-                call = await self._let_in(request, roles)
-                found = await self._work(handler, self._held, call)
-                if found.turn is not None and call.wait:
-                    await self._waiters.rest(found.turn.thread, call.wait)
-                    found = await self._work(self._finish, self._held, call, found)
-                return _sent(found)
+                return await act(request)
             except Problem as problem:
                 return problem.answer()
             except ClientDisconnect:
                 return Response(status_code=400)
             except UNAVAILABLE as error:
-                self._held.log.error("api_unavailable", of=handler.__name__, error=kind_of(error))
+                self._held.log.error("api_unavailable", of=name, error=kind_of(error))
                 return busy("The database cannot be reached.").answer()
             except Exception as error:  # its text may quote a row, so only its kind is told
-                self._held.log.error("api_failed", of=handler.__name__, error=kind_of(error))
+                self._held.log.error("api_failed", of=name, error=kind_of(error))
                 return our_fault().answer()
 
         return answer
@@ -93,10 +131,4 @@ class Gate:
 
 
 def _sent(found: Answer) -> Response:
-    text = json.dumps(found.document, default=_text, ensure_ascii=False, separators=(",", ":"))
-    return Response(text, found.status, HEADERS, "application/json")
-
-
-def _text(value: object) -> str:
-    """A time in UTC, or whatever else JSON has no form for, as text."""
-    return when(value) if isinstance(value, datetime) else str(value)
+    return Response(as_json(found.document), found.status, HEADERS, "application/json")

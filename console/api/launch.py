@@ -51,13 +51,17 @@ def launch(held: Edge, call: Call) -> Answer:
     if verdict.outcome == "duplicate":
         return _repeated(held, call, entry)
     assert verdict.task_id is not None
+    joined = threads.task(held.db, verdict.task_id, token.tenant) if verdict.reason == "joined" else None
     held.bell.ring(verdict.task_id, agent.name)
-    return _opened(verdict.task_id, agent.name, "ready")
+    return _opened(verdict.task_id, agent.name, "ready", joined)
 
 
-def _opened(task_id: str, agent: str, status: str) -> Answer:
+def _opened(task_id: str, agent: str, status: str, joined: dict[str, Any] | None = None) -> Answer:
+    """The answer with the thread, which may have been open about the same before: then with what is new only."""
     document = {"thread_id": task_id, "agent": agent, "status": status, "events": [], **render.links(task_id)}
-    return Answer(202, document, Turn(task_id, 0))
+    if joined is None:
+        return Answer(202, document, Turn(task_id, 0))
+    return Answer(202, {**document, "status": joined["status"], "joined": True}, Turn(task_id, joined["seq"]))
 
 
 def _chosen(held: Edge, call: Call, wish: Launch, entry: Entry) -> Loaded:

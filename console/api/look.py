@@ -8,6 +8,7 @@ from typing import Any
 from console.edge import Edge
 from twelvefold.state import State
 from workers.store import threads
+from workers.store.switches import holding
 
 from . import render
 from .bodies import Filters, Nothing, Page
@@ -50,6 +51,7 @@ def document(held: Edge, call: Call, row: dict[str, Any], *, after: int = 0, max
         "outcome": row["outcome"] if content else None,
         "seen": state.message_seq,
         "cancelling": row["cancel_asked"] is not None,
+        "switches": render.switches(holding(held.db, row["id"]), content=content),
         "events": render.last_with_url(shown, row["id"]),
         "earlier_events": first > after,
         **render.links(row["id"]),

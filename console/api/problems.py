@@ -44,7 +44,8 @@ def not_its_agent(agent: str) -> Problem:
 
 def no_thread() -> Problem:
     """404, and the same for what is another tenant's: its existence is not told."""
-    return Problem(404, "Unknown thread", "There is no thread of this id. `GET /thread` lists those you may see.")
+    what = "There is no thread of this id. `GET /thread` lists those you may see."
+    return Problem(404, "Unknown thread", what, error="Unknown thread")
 
 
 def bad(title: str, detail: str, **members: Any) -> Problem:

@@ -11,13 +11,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from twelvefold.decide import budget_of
+from twelvefold.questions import AskHuman
 from twelvefold.state import State, unused
-from workers.card import people
+from twelvefold.verdict import people
 from workers.registry import Registry
 
 Row = Mapping[str, Any]
 UNSHOWN = ("raw", "request", "receipt", "held", "verdict", "fingerprint")
 """Members of an event that are for machines; `/thread/{id}/events` is for people and programs that act."""
+
+WAITS = {"approval": "approval", "question": "answer"}
+"""What is waited for, by the kind of a question."""
+
+
+DONE, ASKS = "done_for_now", AskHuman.__spec__.name
+INTENTS = {"done": DONE, "nothing_to_do": DONE, ASKS: "request_more_information"}
+"""What the workshop's server calls these three, whose shapes this interface keeps; other intents are names of tools."""
 
 
 def links(task_id: str) -> dict[str, str]:
@@ -38,7 +47,7 @@ def events(rows: Sequence[Row], state: State, *, content: bool) -> list[dict[str
 def _data(row: Row, calls: Mapping[int, tuple[str, str]]) -> dict[str, Any]:
     data = {name: value for name, value in row["data"].items() if name not in UNSHOWN}
     if row["type"] == "Finished":
-        return data | ({"intent": data.get("reason") or "done"} if data["status"] == "done" else {})
+        return data | ({"intent": DONE, "message": _words(data.get("outcome"))} if data["status"] == "done" else {})
     call = row["seq"] if row["type"] == "Decided" else data.pop("call", None)
     if call is None:
         return data
@@ -47,8 +56,15 @@ def _data(row: Row, calls: Mapping[int, tuple[str, str]]) -> dict[str, Any]:
         if call in calls:
             tool, text = calls[call]
             given = json.loads(data.pop("args", "") or text)
-            data = {**given, **data, "intent": tool, "args": given}
+            data = {**given, **data, "intent": INTENTS.get(tool, tool), "args": given}
+            data |= {"message": given["reason"]} if tool == ASKS else {}
     return {**data, "call_id": call}
+
+
+def _words(outcome: Any) -> str:
+    """A result in words, for whoever only reads `message`."""
+    said = outcome.get("text") if isinstance(outcome, dict) else outcome
+    return said if isinstance(said, str) else as_json(outcome)
 
 
 def last_with_url(shown: list[dict[str, Any]], task_id: str) -> list[dict[str, Any]]:
@@ -59,10 +75,12 @@ def last_with_url(shown: list[dict[str, Any]], task_id: str) -> list[dict[str, A
 
 
 def awaiting(row: Row, asked: Sequence[Row]) -> dict[str, bool]:
-    """The two flags: whether a decision about a call is open, and whether the thread is done and takes more words."""
+    """The two flags: whether a decision about a call is open, and whether words are: an answer, or more of them for a
+    thread that is done.
+    """
     return {
-        "awaitingHumanResponse": row["status"] == "done",
-        "awaitingHumanApproval": any(question["open"] for question in asked),
+        "awaitingHumanResponse": row["status"] == "done" or any(_open(asked, "question")),
+        "awaitingHumanApproval": any(_open(asked, "approval")),
     }
 
 
@@ -73,7 +91,7 @@ def waiting(row: Row, state: State, asked: Sequence[Row], *, content: bool) -> d
         return None
     call = state.call
     shown: dict[str, Any] = {
-        "kind": "approval" if question else row["waiting_for"],
+        "kind": WAITS[question["kind"]] if question else row["waiting_for"],
         "call_id": call.seq if call else None,
         "tool": call.tool if call else None,
         "args": json.loads(call.args) if call and content else None,
@@ -84,9 +102,14 @@ def waiting(row: Row, state: State, asked: Sequence[Row], *, content: bool) -> d
     return shown | asking(question) if question else shown
 
 
+def _open(asked: Sequence[Row], kind: str) -> list[bool]:
+    return [question["open"] for question in asked if question["kind"] == kind]
+
+
 def asking(question: Row) -> dict[str, Any]:
-    """One open question: what a decision about it has to name."""
+    """One open question: what a decision about it, or an answer to it, has to name."""
     return {
+        "kind": WAITS[question["kind"]],
         "call_id": question["call"],
         "digest": question["digest"],
         "risk": question["risk"],
@@ -99,6 +122,21 @@ def asking(question: Row) -> dict[str, Any]:
 def when(at: datetime) -> str:
     """A time as text, in UTC."""
     return at.astimezone(UTC).isoformat()
+
+
+def switches(rows: Sequence[Row], *, content: bool) -> list[dict[str, Any]]:
+    """What holds the thread besides itself; why is content."""
+    names = ("kind", "scope", "until", "reason") if content else ("kind", "scope", "until")
+    return [{name: row[name] for name in names} for row in rows]
+
+
+def as_json(value: object) -> str:
+    """One line of JSON, with times in UTC, and whatever else JSON has no form for as text."""
+    return json.dumps(value, default=_text, ensure_ascii=False, separators=(",", ":"))
+
+
+def _text(value: object) -> str:
+    return when(value) if isinstance(value, datetime) else str(value)
 
 
 def budget(agents: Registry, row: Row, state: State) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""`POST /thread/{id}/cancel`, `/pause`, `/resume` and `/retry`: what an operator does to a thread."""
+"""`POST /thread/{id}/cancel`, `/pause`, `/resume`, `/retry` and `/raise`: what an operator does to a thread.
+
+Each may be sent twice: what has been done already is answered as if it had been done now. A raise, which adds, is
+known again by its Idempotency-Key.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from console.edge import Edge
 from triggers.problem import Problem
 from workers.operate import Refused
 
-from .bodies import Nothing, Reason
+from .bodies import More, Nothing, Reason
 from .look import own
 from .request import Answer, Call
 
@@ -34,7 +38,16 @@ def resume(held: Edge, call: Call) -> Answer:
 def retry(held: Edge, call: Call) -> Answer:
     """Let a quarantined or parked thread go on from where it stopped."""
     call.read(Nothing)
-    return _done(held, call, lambda task: held.operate.retry(task, by=call.token.principal))
+    return _done(held, call, lambda task: held.operate.retry(task, by=call.token.principal, key=call.key))
+
+
+def raise_(held: Edge, call: Call) -> Answer:
+    """Add to the run's budget, and let the thread go on where that was what it waited for."""
+    more = call.read(More)
+    return _done(
+        held, call,
+        lambda task: held.operate.raise_budget(task, by=call.token.principal, key=call.key, **dict(more)),
+    )  # fmt: skip
 
 
 def _done(held: Edge, call: Call, act: Callable[[str], object]) -> Answer:

@@ -70,6 +70,11 @@ def say_json(value: Any) -> None:
     typer.echo(json.dumps(value, default=str, ensure_ascii=False))
 
 
+def tell(became: str, as_json: bool, **members: Any) -> None:
+    """What became of something: a line, or JSON with what it was done to."""
+    say_json({**members, "became": became}) if as_json else typer.echo(became)
+
+
 def fail(code: int, text: str) -> NoReturn:
     """Say what is wrong and end with this exit code."""
     typer.echo(text, err=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from time import sleep
 from typing import Annotated, Any
 
 import typer
@@ -10,12 +12,15 @@ import typer
 from console import views
 from console.story import story, told
 from workers import registry
+from workers.store import grants as stored
 from workers.store import threads
+from workers.store.database import Database
 
 from .app import HOME, Home, Json, TaskId, cli, database, fail, say_json, settings_of
 
 Tenant = Annotated[str | None, typer.Option(help="Only of this tenant.")]
 Most = Annotated[int, typer.Option("--most", help="At most so many.", min=1, max=10_000)]
+LOOK_S = 0.2
 State = Annotated[str | None, typer.Option(help="Only those.")]
 
 
@@ -38,13 +43,36 @@ def tasks(
 
 
 @cli.command()
-def events(task: TaskId, as_json: Json = False, home: Home = HOME) -> None:
+def events(
+    task: TaskId,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what is added, until Ctrl-C.")] = False,
+    after: Annotated[int, typer.Option(help="Only what came after this number.", min=0)] = 0,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="One JSON value on each line.")] = False,
+    as_json: Json = False,
+    home: Home = HOME,
+) -> None:
     """Show the log of one task."""
+    if follow and as_json:
+        fail(2, "What is followed has no end, so it is no JSON list. Use --jsonl.")
     with database(home) as db:
-        rows = threads.events(db, str(task))
-    if not rows:
-        fail(3, f"There is no task {task}, or nothing happened to it yet.")
-    _list(rows, views.line, as_json)
+        rows = threads.events(db, str(task), after=after)
+        if not rows and not follow and not after:
+            fail(3, f"There is no task {task}, or nothing happened to it yet.")
+        if threads.task(db, str(task), None) is None:
+            fail(3, f"There is no task {task}. See them: twelvefold tasks")
+        if as_json:
+            return say_json(rows)
+        for row in chain(rows, _added(db, str(task), rows[-1]["seq"] if rows else after) if follow else ()):
+            say_json(row) if jsonl else typer.echo(views.line(row))
+
+
+def _added(db: Database, task: str, seen: int) -> Iterator[dict[str, Any]]:
+    """The events that are added from now on."""
+    while True:
+        for row in threads.events(db, task, after=seen):
+            seen = row["seq"]
+            yield row
+        sleep(LOOK_S)
 
 
 @cli.command()
@@ -65,6 +93,14 @@ def approvals(tenant: Tenant = None, most: Most = 50, as_json: Json = False, hom
     with database(home) as db:
         rows = threads.approvals(db, tenant, most=most)
     _list(rows, views.approval, as_json)
+
+
+@cli.command()
+def grants(tenant: Tenant = None, most: Most = 50, as_json: Json = False, home: Home = HOME) -> None:
+    """List approvals that hold for more than one call, newest first: until when, how often used, by whom revoked."""
+    with database(home) as db:
+        rows = stored.listed(db, tenant, most=most)
+    _list(rows, views.grant, as_json)
 
 
 @cli.command()

@@ -12,7 +12,7 @@ from workers import registry
 from workers.store import tokens
 from workers.store.tokens import ROLES, Role
 
-from .app import HOME, Home, Json, cli, database, fail, say_json, settings_of
+from .app import HOME, Home, Json, cli, database, fail, say_json, settings_of, tell
 
 token = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens of the control API.")
 cli.add_typer(token, name="token")
@@ -65,10 +65,10 @@ def list_(tenant: Tenant = "", as_json: Json = False, home: Home = HOME) -> None
 
 
 @token.command()
-def revoke(number: int, tenant: Tenant = "", home: Home = HOME) -> None:
+def revoke(number: int, tenant: Tenant = "", as_json: Json = False, home: Home = HOME) -> None:
     """End a token: the next request with it is refused."""
     with database(home) as db:
         found = tokens.revoke(db, tenant or settings_of(home).tenant, number)
     if not found:
         fail(3, f"There is no token {number}. See them: twelvefold token list")
-    typer.echo(f"Token {number} is revoked.")
+    tell("revoked", True, id=number) if as_json else typer.echo(f"Token {number} is revoked.")

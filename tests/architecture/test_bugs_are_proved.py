@@ -10,7 +10,8 @@ FIRST_ISSUE = [
     *(f"{n:02}" for n in (1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 16, 17, 18, 20, 21, 22, 24, 25, 26)),
     *(f"{n:02}" for n in (53, 54, 56, 57, 58, 60, 61, 62, 64, 146, 148)),
 ]
-"""B149 (a mail that gives orders) is about taint, which comes with people and questions."""
+PEOPLE = [*(f"{n}" for n in (89, 90, 92, 93, 94, 96, 97, 98, 100, 101, 102, 149))]
+"""Questions, approvals and text that nobody vouches for."""
 
 
 def _tests() -> list[str]:
@@ -23,5 +24,5 @@ def _tests() -> list[str]:
 
 def test_every_public_failure_has_its_test():
     proved = {found[1] for name in _tests() if (found := re.match(r"test_b(\d+)_", name))}
-    assert not [number for number in FIRST_ISSUE if number not in proved]
-    assert len(FIRST_ISSUE) == 31
+    assert not [number for number in [*FIRST_ISSUE, *PEOPLE] if number not in proved]
+    assert (len(FIRST_ISSUE), len(PEOPLE)) == (31, 12)

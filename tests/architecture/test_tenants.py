@@ -23,15 +23,14 @@ WITHOUT_TENANT = {
 
 UNIQUE = {
     "agent_tasks": ("tenant", "id"), "agent_events": ("task_id",), "arrivals": ("tenant", "task_id"),
-    "outbox": ("tenant", "id", "task_id"), "approvals": ("tenant", "task_id"), "switches": ("tenant",),
-    "tokens": ("tenant",),
+    "outbox": ("tenant", "id", "task_id"), "approvals": ("tenant", "task_id"), "votes": ("tenant", "task_id"),
+    "switches": ("tenant",), "tokens": ("tenant",), "grants": ("tenant",),
 }  # fmt: skip
 """By which columns a row is known to be one tenant's: its tenant, or a UUID that no two tenants share."""
 
 SWEEP = "the sweep serves every tenant, and changes by id what it found"
 DEAD = "a dead or leaving process gives back what it held, whosever it is"
 ALL_TENANTS = {
-    ("workers/operate.py", "Operate.lift", "FROM switches"): "an operator's verb; a switch may be for every tenant",
     ("workers/store/alive.py", "BURY", "FROM agent_tasks t"): DEAD,
     ("workers/store/alive.py", "FREE_DEAD", "FROM agent_tasks x"): DEAD,
     ("workers/store/alive.py", "leave", "UPDATE agent_tasks"): DEAD,

@@ -320,7 +320,7 @@ def test_a_log_is_paged_and_its_newest_end_shown(f: Fleet, api: Callers, monkeyp
     monkeypatch.setattr("console.api.look.NEWEST", 2)
     shown = api.get(f"/thread/{task}").json()
     assert [event["type"] for event in shown["events"]] == kinds[-2:] and shown["earlier_events"]
-    assert shown["events"][-1]["data"]["intent"] == "done"
+    assert shown["events"][-1]["data"]["intent"] == "done_for_now"
     assert shown["outcome"] == {"text": "done"}
     assert api.get(f"/thread/{task}/events?after=-1").status_code == 400
     assert api.get(f"/thread/{task}?beer=1").status_code == 400
@@ -394,6 +394,15 @@ def test_the_page_about_the_api_lists_every_address_and_no_other(api: Callers) -
     ]
     assert sorted(told) == sorted(served)
     assert set(re.findall(r"^\| `(\w+)` \| (?:see|also|all)", page, re.MULTILINE)) == set(ROLES)
+
+
+def test_the_api_describes_itself_to_whoever_reaches_it_and_shows_nothing_of_anybody(f: Fleet, api: Callers) -> None:
+    f.open(text="a secret matter")
+    document, page = api.client.get("/openapi.json"), api.client.get("/docs")
+    assert document.status_code == page.status_code == 200
+    assert document.json()["openapi"].startswith("3.1") and "/thread/{id}/raise" in document.json()["paths"]
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    assert "notes" not in document.text and "secret matter" not in document.text + page.text
 
 
 def test_the_api_and_its_answers_hold_no_secret(f: Fleet, api: Callers, capfd: pytest.CaptureFixture[str]) -> None:

@@ -143,10 +143,26 @@ def test_a_decision_names_the_call_as_it_was_shown(fresh_database: Any) -> None:
             assert [(o["call_id"], o["digest"]) for o in answer.json()["open"]] == [(yes["call_id"], yes["digest"])]
         assert respond(api, task, {**yes, "digest": "0" * 64}).status_code == 409
         assert respond(api, task, {**yes, "call_id": 99}).status_code == 404
-        assert respond(api, task, {**yes, "edited_args": {"item": "apples"}}).status_code == 400
+        unfit: tuple[Any, ...] = ({"color": "red"}, {"item": None}, ["apples"], "apples")
+        for arguments in unfit:
+            assert respond(api, task, {**yes, "edited_args": arguments}).status_code == 400
+        assert respond(api, task, {**yes, "approved": False, "edited_args": {"item": "apples"}}).status_code == 400
         for wrong in ({"approved": "yes"}, {"approved": None}, {"call_id": "2"}, {"beer": 1}):
             assert respond(api, task, {**yes, **wrong}).status_code == 400
         assert dump(f) == before
+
+
+def test_an_edited_approval_is_answered_with_what_became_of_it_and_again_alike(fresh_database: Any) -> None:
+    with fleet(fresh_database, once(ship())) as f, callers(f) as api:
+        task, yes = asked(f, api)
+        edited = {**yes, "edited_args": {"item": "apples"}}
+        first = respond(api, task, edited)
+        assert (first.status_code, first.json()["decision"]) == (202, "approved_with_edits")
+        assert f.drain(task) == "done"
+        assert f.one("SELECT text FROM notes") == "apples"
+        assert respond(api, task, edited).json() == first.json()
+        answer = respond(api, task, {**edited, "edited_args": {"item": "plums"}})
+        assert (answer.status_code, answer.json()["decision"]) == (409, "approved_with_edits")
 
 
 def test_at_low_risk_the_only_question_of_the_run_needs_no_name(fresh_database: Any) -> None:

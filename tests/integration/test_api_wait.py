@@ -39,7 +39,7 @@ def test_a_post_that_waits_answers_with_the_events_of_the_finished_turn(fresh_da
         events = first.json()["events"]
         assert [event["type"] for event in events] == ["Arrived", "ModelAsked", "Decided", "Finished"]
         task = first.json()["thread_id"]
-        assert events[-1]["data"]["intent"] == "done" and events[-1]["data"]["outcome"] == {"text": "one"}
+        assert events[-1]["data"]["intent"] == "done_for_now" and events[-1]["data"]["outcome"] == {"text": "one"}
         assert events[-1]["data"]["response_url"] == f"/thread/{task}/response"
         second = api.post(f"/thread/{task}/response?wait=30", {"type": "response", "response": "two"}, key="k")
         assert second.status_code == 200 and second.json()["outcome"] == {"text": "two"}

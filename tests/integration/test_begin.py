@@ -84,7 +84,7 @@ def test_a_freeze_of_its_scope_blocks_a_call_and_the_model_is_told(
     with fleet(fresh_database, once(call)) as f:
         task = about_to(f, kind)
         scope = scope.format(agent=agent, tool=call.__spec__.name)
-        frozen = f.operate.freeze(scope, by="ann", reason="quarter end")
+        frozen = f.switches.freeze(scope, by="ann", reason="quarter end")
         assert frozen.begun == ()
         assert f.step(task) == "ready"
         blocked = [e for e in f.events(task) if isinstance(e, Blocked)]
@@ -98,11 +98,11 @@ def test_a_freeze_of_others_or_of_the_past_or_lifted_blocks_nothing(
     fresh_database: Any, service: FakeService, kind: str
 ) -> None:
     with fleet(fresh_database, once(quiet(service, kind))) as f:
-        f.operate.freeze("*", by="ann", tenant="t2")
-        f.operate.freeze("agent:other", by="ann")
-        f.operate.freeze("tool:other", by="ann")
-        f.operate.freeze("*", by="ann", until=datetime.now(UTC) - timedelta(seconds=1))
-        f.operate.lift(f.operate.freeze("*", by="ann").id)
+        f.switches.freeze("*", by="ann", tenant="t2")
+        f.switches.freeze("agent:other", by="ann")
+        f.switches.freeze("tool:other", by="ann")
+        assert f.switches.lift("freeze", f.switches.freeze("*", by="ann").scope)
+        f.switches.freeze("*", by="ann", until=datetime.now(UTC) - timedelta(seconds=1))
         assert f.drain(about_to(f, kind)) == "done"
         other = about_to(f, kind, tenant="t2")
         assert f.drain(other) == "done"
@@ -111,7 +111,7 @@ def test_a_freeze_of_others_or_of_the_past_or_lifted_blocks_nothing(
 
 def test_a_freeze_stops_neither_reads_nor_the_model(fresh_database: Any, service: FakeService) -> None:
     with fleet(fresh_database, once(CountNotes(topic="milk"))) as f:
-        f.operate.freeze("*", by="ann")
+        f.switches.freeze("*", by="ann")
         task = f.open()
         assert f.drain(task) == "done"
         assert "Returned" in f.kinds(task)
@@ -124,7 +124,7 @@ def test_a_freeze_supersedes_the_approval_of_the_blocked_call(
     with fleet(fresh_database, once(loud(service, kind))) as f:
         task = asked(f, kind)
         f.operate.decide(task, call_of(f, task), approved=True, by="ann")
-        f.operate.freeze("*", by="ann")
+        f.switches.freeze("*", by="ann")
         assert f.drain(task) == "done"
         assert f.one("SELECT state FROM approvals") == "superseded"
         assert nothing_begun(f, service)
@@ -136,8 +136,8 @@ def test_freeze_answers_with_what_had_begun(fresh_database: Any, service: FakeSe
         service.hold()
         with beside(lambda: f.step(task)):
             with service.gate.waiting(1, 10):
-                begun = f.operate.freeze("agent:refunds", by="ann").begun
-                assert f.operate.freeze("agent:notes", by="ann").begun == ()
+                begun = f.switches.freeze("agent:refunds", by="ann").begun
+                assert f.switches.freeze("agent:notes", by="ann").begun == ()
             service.gate.release()
         assert begun == ((task, call_of_started(f, task), "pay"),)
         assert f.drain(task) == "done", "what had begun is carried through"
@@ -153,11 +153,11 @@ def test_a_resend_waits_for_the_end_of_a_freeze(fresh_database: Any, service: Fa
         task = about_to(f, "effect")
         service.drop_answer()
         assert f.step(task) == "ready"
-        frozen = f.operate.freeze("*", by="ann")
+        f.switches.freeze("*", by="ann")
         assert f.drain(task) == "waiting"
         assert (f.row(task)["waiting_for"], f.state(task).call.phase) == ("settle", "doubt")  # type: ignore[union-attr]
         assert len(service.begun) == 1
-        f.operate.lift(frozen.id)
+        assert f.switches.lift("freeze", "*")
         due(f, task)
         assert f.drain(task) == "done"
         assert (len(service.begun), len(service.effects)) == (2, 1)
@@ -171,13 +171,12 @@ def test_a_pause_lets_nothing_begin_and_gives_the_task_back_ready(
 ) -> None:
     with fleet(fresh_database, once(quiet(service, kind))) as f:
         task = about_to(f, kind)
-        switch: list[int] = []
 
         def pause() -> None:
             if how == "task":
                 f.operate.pause(task)
             else:
-                switch.append(f.operate.pause_scope("*", by="ann").id)
+                f.switches.pause("*", by="ann")
 
         if moment == "before the claim":
             pause()
@@ -189,7 +188,7 @@ def test_a_pause_lets_nothing_begin_and_gives_the_task_back_ready(
         assert (row["status"], row["worker_id"], row["attempts"]) == ("ready", None, 0)
         assert nothing_begun(f, service)
         assert not _rung(f), "no hot loop: a paused task is not rung"
-        f.operate.resume(task) if how == "task" else f.operate.lift(switch[0])
+        f.operate.resume(task) if how == "task" else f.switches.lift("pause", "*")
         assert f.drain(task) == "done"
         assert not nothing_begun(f, service)
 
@@ -222,7 +221,7 @@ def _between_claim_and_begin(f: Fleet, kind: str, act: Any) -> None:
 def test_a_pause_before_begin_keeps_what_was_absorbed(fresh_database: Any, service: FakeService, kind: str) -> None:
     with fleet(fresh_database, once(quiet(service, kind))) as f:
         task = about_to(f, kind)
-        f.intake.message(task, source="test", key="m", text="more", sender="ann")
+        f.intake.message(task, source="test", key="m", text="more", sender="ann", proof="test")
         _between_claim_and_begin(f, kind, lambda: f.operate.pause(task))
         assert f.step(task) == "ready"
         row = f.row(task)
@@ -260,7 +259,7 @@ def _expire(f: Fleet) -> None:
         "UPDATE approvals SET valid_until = clock_timestamp() - interval '1 s'",
         "UPDATE approvals SET used_at = clock_timestamp()",
         "UPDATE approvals SET digest = 'another'",
-        "DELETE FROM approvals",
+        "DELETE FROM votes; DELETE FROM approvals",
     ],
 )
 def test_an_approval_that_cannot_be_used_is_stale_and_asked_anew(

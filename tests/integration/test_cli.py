@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from console.cli import cli
 from tests.agents.notes.tools import KeepNote
+from tests.curious import WHICH, curious
 from tests.harness import Fleet, fleet
 from twelvefold import Done, Task, Text
 from twelvefold.tool import Tool
@@ -109,3 +110,17 @@ def test_what_is_not_configured_is_told_with_an_example(monkeypatch: pytest.Monk
     assert CliRunner().invoke(cli, ["worker", "--lane", "fast"]).exit_code == 2
     assert CliRunner().invoke(cli, ["flower"]).exit_code == 2
     assert CliRunner().invoke(cli, ["try", "--home", str(tmp_path)]).exit_code == 3
+
+
+def test_respond_answers_the_open_question_or_writes_to_the_task(fresh_database: Any, run: Any) -> None:
+    with curious(fresh_database, WHICH) as f:
+        task = f.open("curious")
+        f.drain(task)
+        code, text = run("respond", task, "perhaps")
+        assert code == 1 and "Refund, Replace" in text
+        assert run("respond", task, "refund", "--call", "99")[0] == 3
+        code, text = run("respond", task, "refund")
+        assert code == 0 and "answered by" in text and f.drain(task) == "done"
+        assert run("respond", task, "replace", "--call", "3")[0] == 1
+        assert run("respond", task, "one more thing") == (0, "message accepted\n") and f.row(task)["status"] == "ready"
+        assert run("respond", str(uuid4()), "hello")[0] == 3

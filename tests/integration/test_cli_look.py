@@ -146,10 +146,24 @@ def test_a_database_that_is_away_is_told_in_one_line(
     )
 
 
+PROCESSES = {"worker", "http", "flower", "stand-ins", "up", "demo", "try", "migrate"}
+"""Verbs that become a process, or play something for people to watch."""
+
+
+def test_every_verb_that_says_something_says_it_as_json_too() -> None:
+    group = typer.main.get_command(cli)
+    for name, verb_ in group.commands.items():  # type: ignore[attr-defined]
+        for each in getattr(verb_, "commands", {name: verb_}).values():
+            options = {option for parameter in each.params for option in parameter.opts}
+            assert ("--json" in options) == (name not in PROCESSES), each.name
+
+
 def test_every_verb_has_a_screen_of_help() -> None:
     runner = CliRunner()
     verbs = set(typer.main.get_command(cli).commands)  # type: ignore[attr-defined]
     assert {"run", "show", "arrivals", "approvals", "outbox", "doctor", "tasks", "events", "token"} <= verbs
-    for path in [[verb] for verb in verbs] + [["token", verb] for verb in ("new", "list", "revoke")]:
+    assert {"cancel", "pause", "resume", "retry", "raise", "freeze", "unfreeze", "intake", "switches"} <= verbs
+    groups = [["token", verb] for verb in ("new", "list", "revoke")] + [["intake", verb] for verb in ("stop", "open")]
+    for path in [[verb] for verb in verbs] + groups:
         answer = runner.invoke(cli, [*path, "--help"])
         assert answer.exit_code == 0 and len(answer.output.splitlines()) <= 40, path

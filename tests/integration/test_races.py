@@ -17,7 +17,8 @@ from tests.hands import beside, blocked, change, counted, once, together, until
 from tests.harness import Fleet, fleet
 from triggers.envelope import Arrived
 from twelvefold import AUTO, Done, Text, on
-from workers.operate import Frozen, Refused
+from workers.operate import Refused
+from workers.switches import Thrown
 
 ROUNDS = [
     pytest.param(100, id="100"),
@@ -32,9 +33,9 @@ def service() -> Iterator[FakeService]:
         yield made
 
 
-def freeze(f: Fleet, task: str) -> Frozen:
+def freeze(f: Fleet, task: str) -> Thrown:
     """Freeze everything."""
-    return f.operate.freeze("*", by="ann")
+    return f.switches.freeze("*", by="ann")
 
 
 def pause(f: Fleet, task: str) -> None:
@@ -42,9 +43,9 @@ def pause(f: Fleet, task: str) -> None:
     f.operate.pause(task)
 
 
-def pause_scope(f: Fleet, task: str) -> Frozen:
+def pause_scope(f: Fleet, task: str) -> Thrown:
     """Pause all of its agent."""
-    return f.operate.pause_scope("agent:refunds", by="ann")
+    return f.switches.pause("agent:refunds", by="ann")
 
 
 def cancel(f: Fleet, task: str) -> str:
@@ -77,7 +78,7 @@ def test_after_the_verb_has_returned_nothing_begins(
             sent = [b for b in service.begun if b.key.startswith(task)]
             assert len(sent) == len(started) <= 1
             assert left in ("ready", "nothing", "cancelled")
-            if isinstance(said, Frozen):
+            if isinstance(said, Thrown):
                 # what freeze does not name had come back by then, or never begins
                 named = [row[0] for row in said.begun]
                 if sent and sent[0].at > returned[0]:
@@ -161,7 +162,8 @@ def test_the_first_decision_wins_and_the_others_learn_who_and_when(fresh_databas
                     assert isinstance(answer, Refused)
                     assert answer.code == 409
                     assert won in str(answer)
-            assert f.one("SELECT count(*) FROM arrivals WHERE task_id = %(id)s AND kind = 'decision'", id=task) == 1
+            told = "SELECT count(*) FROM arrivals WHERE task_id = %(id)s AND kind = 'decision' AND state = 'accepted'"
+            assert f.one(told, id=task) == 1
             assert f.drain(task) == "done"
 
 
@@ -173,7 +175,7 @@ def test_a_begin_under_way_makes_the_freeze_wait_for_it(fresh_database: Any, ser
         change(f, "refunds", tools=[held_in_begin(f, task, fresh_database)])
         with beside(lambda: f.step(task)) as left:
             until(lambda: blocked(fresh_database.app) == 1, "Begin waits for the row")
-            with beside(lambda: f.operate.freeze("*", by="ann")) as frozen:
+            with beside(lambda: f.switches.freeze("*", by="ann")) as frozen:
                 until(lambda: blocked(fresh_database.app) == 2, "the freeze waits for Begin")
                 HELD.pop().close()
         assert left == ["ready"]

@@ -247,7 +247,10 @@ def test_the_application_may_not_rewrite_history(fresh_database: Any, sql: Any) 
             connection.execute(sql)
 
 
-EVERYTHING = ("agent_tasks", "agent_events", "arrivals", "outbox", "approvals", "switches", "workers_alive", "sweeps")
+EVERYTHING = (
+    "agent_tasks", "agent_events", "arrivals", "outbox", "approvals", "votes", "grants", "switches", "workers_alive",
+    "sweeps",
+)  # fmt: skip
 
 
 def test_the_reader_reads_everything_and_changes_nothing(fresh_database: Any) -> None:

@@ -20,7 +20,19 @@ from pydantic import BaseModel
 from twelvefold import AUTO, Agent, Budget, Ctx, Done, Effect, Read, State, Task, Verdict, Wait, Write, ask, deny
 from twelvefold.controls import Delegate, NothingToDo
 from twelvefold.decide import decided, doubted
-from twelvefold.effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunRead, RunWrite, Want
+from twelvefold.effects import (
+    AskModel,
+    Feed,
+    Find,
+    Prefetch,
+    Record,
+    Rest,
+    RunEffect,
+    RunPreview,
+    RunRead,
+    RunWrite,
+    Want,
+)
 from twelvefold.events import (
     ApprovalMoved,
     Arrived,
@@ -32,6 +44,7 @@ from twelvefold.events import (
     ModelAsked,
     PolicyDenied,
     Prefetched,
+    Previewed,
     Quarantined,
     Recorded,
     Rejected,
@@ -45,6 +58,7 @@ from twelvefold.events import (
 )
 from twelvefold.fold import fold
 from twelvefold.policy import judged
+from twelvefold.questions import AskHuman
 from twelvefold.reducer import Moved, absorb, reduce
 from twelvefold.state import OpenCall
 from twelvefold.testing import EPOCH, TASK_ID
@@ -117,6 +131,10 @@ class PayAgain(_Pays, Effect[Paid], doubt="same_key"):
 class PayAndLook(_Pays, Effect[Paid], doubt="find", settle_after=30):
     """Pay and look whether it happened. Use once."""
 
+    def dry_run(self, ctx: Ctx) -> str:
+        """Never called here."""
+        return self.text
+
     def find(self, ctx: Ctx) -> Paid | None:
         """Never called here."""
         return None
@@ -143,8 +161,8 @@ BUDGET = Budget(decisions=12, tokens=6_000, usd=Decimal("0.50"), active=timedelt
 def player(**change: Any) -> Agent:
     """The agent of the plays."""
     declared: dict[str, Any] = {
-        "name": "player", "tools": [Look, Keep, Pay, PayAgain, PayAndLook], "delegates": ["helper"],
-        "success": [looked], "budget": BUDGET,
+        "name": "player", "tools": [Look, Keep, Pay, PayAgain, PayAndLook, AskHuman], "delegates": ["helper"],
+        "people": ["desk"], "success": [looked], "budget": BUDGET,
     }  # fmt: skip
     return Agent(**(declared | change))
 
@@ -199,7 +217,7 @@ class Play:
 
     # what the task wants
 
-    def carry_out(self, dice: Random) -> None:
+    def carry_out(self, dice: Random) -> None:  # noqa: C901 - one arm a want
         if dice.random() < 0.03:
             self.feed(Quarantined(reason="WorkerLost"))
             return
@@ -208,6 +226,8 @@ class Play:
                 self.ask_model(dice, self.wants)
             case Prefetch():
                 self.finish(dice, self.looked_up(dice))
+            case RunPreview():
+                self.finish(dice, self.previewed(dice))
             case RunRead():
                 self.feed(self.ended(dice, self.open()))
             case RunWrite():
@@ -240,6 +260,11 @@ class Play:
         found: dict[str, Any] = {name: [self.text(dice)] * 3 for name in ("earlier", "nearby") if name not in failed}
         return Prefetched(found=found, failed=failed, ms=dice.randrange(500))
 
+    def previewed(self, dice: Random) -> Event:
+        if dice.random() < 0.1:
+            return Failed(call=self.open().seq, type="ToolError", message=self.text(dice))
+        return Previewed(call=self.open().seq, shown={"would": self.text(dice)}, fingerprint=dice.choice("ab"))
+
     def ask_model(self, dice: Random, want: AskModel) -> None:
         spent = Spent(tokens_in=dice.randrange(900), tokens_out=dice.randrange(200), usd=Decimal("0.03"), ms=2000)
         asked = ModelAsked(model="m", request="r", boundary=want.boundary, spent=spent)
@@ -261,8 +286,11 @@ class Play:
         rule: Any = dice.choice(["auto", "auto", "ask", "ask", "deny"])
         text, number = self.text(dice), dice.randrange(1000)
         kind: type[Any] = dice.choice(
-            [Look, Look, Keep, Keep, Pay, PayAgain, PayAndLook, Wait, Delegate, Done, NothingToDo]
+            [Look, Look, Keep, Keep, Pay, PayAgain, PayAndLook, Wait, AskHuman, Delegate, Done, NothingToDo]
         )
+        if kind is AskHuman:
+            asked: dict[str, Any] = {"reason": f"{text} {number}", "context": [{"name": "n", "value": text}]}
+            return self.agent.menu["ask_human"].model_validate(asked | {"target": "desk"})
         if kind is Look:
             return Look(topic=f"{text} {number}")
         if kind is Wait:
@@ -352,8 +380,9 @@ class Play:
         if self.state.status in ("failed", "cancelled"):
             return None
         return Arrived(
-            kind="message", source="test", key="m", payload={"text": self.text(dice)}, sender=self.text(dice)
-        )
+            kind="message", source="test", key="m", payload={"text": self.text(dice)}, sender=self.text(dice),
+            unproven=dice.random() < 0.1,
+        )  # fmt: skip
 
     def external(self, dice: Random) -> Event | None:
         if self.state.status in ("done", "failed", "cancelled"):
@@ -366,7 +395,9 @@ class Play:
         return call.seq if call and dice.random() < 0.8 else dice.randrange(1, self.state.seq + 2)
 
     def decision(self, dice: Random) -> Event:
-        to: Any = dice.choice(["approved", "approved", "approved", "rejected"])
+        to: Any = dice.choice(["approved", "approved", "approved", "rejected", "answered"])
+        if to == "answered" or (self.state.waiting_for == "answer" and dice.random() < 0.7):
+            return ApprovalMoved(call=self.some_call(dice), to="answered", by="ann", result=self.text(dice))
         return ApprovalMoved(call=self.some_call(dice), to=to, by="ann", comment=self.text(dice))
 
     def settlement(self, dice: Random) -> Event:

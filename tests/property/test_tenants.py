@@ -26,9 +26,10 @@ from twelvefold import AUTO, Done, Task, Text, Verdict, Wait, Write, ask, on, to
 from twelvefold.controls import Delegate
 from twelvefold.ports import Letter, Receipt
 from twelvefold.tool import Tool
-from workers.operate import Frozen, Refused
+from workers.operate import Refused
 from workers.relay import deliver
-from workers.store import sweeps, threads
+from workers.store import sweeps, switches, threads
+from workers.switches import KINDS
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -40,7 +41,7 @@ SAME = [
     (re.compile(r"\bt[12]\b"), "TENANT"),
 ]
 """What differs between two plays of the same: ids, in the order in which they come, times, and what is made of both."""
-PLAYED = "TRUNCATE agent_tasks, agent_events, arrivals, outbox, approvals, switches"
+PLAYED = "TRUNCATE agent_tasks, agent_events, arrivals, outbox, approvals, votes, grants, switches"
 
 
 class Say(Write[str]):
@@ -85,7 +86,6 @@ class Tenant:
     f: Fleet
     name: str
     answers: list[Any] = field(default_factory=list)
-    switches: list[int] = field(default_factory=list)
 
     def tasks(self) -> list[str]:
         """Its tasks, oldest first."""
@@ -138,16 +138,12 @@ class Tenant:
         return verbs[verb % len(verbs)]()
 
     def switch(self, kind: int, scope: int) -> Any:
-        """Freeze or pause a scope, or lift the last one."""
+        """Freeze, pause or stop the intake of a scope, or lift all."""
         scopes = ["*", "agent:notes"]
-        if kind % 3 == 2:
-            for id_ in self.switches:
-                self.f.operate.lift(id_)
-            return "lifted"
-        act = self.f.operate.freeze if kind % 3 == 0 else self.f.operate.pause_scope
-        made: Frozen = act(scopes[scope % 2], by="ann", tenant=self.name)
-        self.switches.append(made.id)
-        return made.begun
+        if kind % 4 == 3:
+            return [self.f.switches.lift(kind, each, tenant=self.name) for kind in KINDS for each in scopes]
+        made = self.f.switches.throw(KINDS[kind % 4], scopes[scope % 2], by="ann", tenant=self.name)
+        return made.begun, [(s["kind"], s["scope"]) for s in switches.listed(self.f.run.db, self.name)]
 
     def post(self, *_: int) -> Any:
         """Sweep, and deliver what is due of this tenant."""

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.property.plays import PLAYER, Keep, Pay, player
-from twelvefold import AUTO, DESTRUCTIVE, Agent, Ctx, Task, Verdict, Write, ask, deny
+from twelvefold import AUTO, DESTRUCTIVE, Agent, Ctx, Done, Read, Task, Text, Verdict, Write, ask, deny
 from twelvefold.canonical import call_digest
-from twelvefold.effects import AskModel, Rest, RunEffect, RunWrite
-from twelvefold.events import ApprovalAsked, ApprovalMoved, Arrived, CancelAsked, Decided, Event, PolicyDenied
+from twelvefold.effects import AskModel, Rest, RunEffect, RunRead, RunWrite
+from twelvefold.events import (
+    ApprovalAsked,
+    ApprovalMoved,
+    Arrived,
+    CancelAsked,
+    Decided,
+    DoneRefused,
+    Event,
+    Finished,
+    PolicyDenied,
+)
 from twelvefold.reducer import reduce
 from twelvefold.state import State
 from twelvefold.testing import EPOCH, Played, approves, gives, later, play, rejects
@@ -238,3 +249,85 @@ def test_an_approved_effect_is_done_once() -> None:
     task = play(player(), HELLO, PAY, approves(), gives(PAY, PAID))
     assert task.count(Pay) == 1 and isinstance(task.wants, AskModel)
     assert State.model_validate_json(task.state.model_dump_json()) == task.state
+
+
+class Peek(Read[str]):
+    """Look at something that is not for everybody. Use when it is needed."""
+
+    def approval(self, task: Task) -> Verdict:
+        """Somebody may say no."""
+        return ask("ann@example.com", at_expiry="allow")
+
+    def run(self, ctx: Ctx) -> str:
+        """Never called here."""
+        return ""
+
+
+def test_a_read_may_run_because_nobody_decided_and_is_still_no_approval() -> None:
+    task = play(Agent(name="a", tools=[Peek]), HELLO, Peek(), later(hours=25))
+    assert [(e.to, e.then) for e in of(task, ApprovalMoved)][-1] == ("expired", "allow")
+    assert isinstance(task.wants, RunRead)
+
+
+def test_a_read_that_was_rejected_does_not_run_when_the_time_is_over() -> None:
+    task = play(Agent(name="a", tools=[Peek]), HELLO, Peek(), rejects(), later(hours=25))
+    assert task.state.call is None and isinstance(task.wants, AskModel)
+
+
+def test_what_may_run_because_nobody_decided_is_a_read() -> None:
+    class Careless(Wire):
+        """Wire money. Use once."""
+
+        def approval(self, task: Task) -> Verdict:
+            return ask("ann@example.com", at_expiry="allow")
+
+    task = play(Agent(name="a", tools=[Careless]), HELLO, Careless(amount=1))
+    assert "may not run because nobody decided" in of(task, PolicyDenied)[0].why
+
+
+def test_a_reminder_changes_nothing_but_its_time() -> None:
+    task = play(PLAYER, HELLO, PAY, later(hours=5))
+    assert [e.to for e in of(task, ApprovalMoved)] == ["reminded"]
+    assert (task.state.waiting_for, task.waiting) == ("approval", PAY)
+    assert [name for name, _ in task.state.deadlines()] == ["asked"]
+
+
+def reviewed(task: Task, outcome: Any) -> Verdict:
+    return deny("swearing") if "damn" in outcome.text else ask("ann@example.com", "read it", risk="low")
+
+
+REVIEWED = Agent(name="a", tools=[Wire], review=reviewed, success=[lambda t: None if t.did(Wire) else "wire first"])
+
+
+def test_a_result_is_delivered_after_somebody_has_reviewed_it() -> None:
+    agent = replace(REVIEWED, success=[])
+    waits = play(agent, HELLO, Done(outcome=Text(text="fine")))
+    assert waits.state.waiting_for == "approval" and not of(waits, Finished)
+    assert of(waits, ApprovalAsked)[0].target == "ann@example.com"
+    done = play(agent, HELLO, Done(outcome=Text(text="fine")), approves())
+    assert done.status == "done" and done.outcome == Text(text="fine")
+    again = play(agent, HELLO, Done(outcome=Text(text="fine")), rejects())
+    assert isinstance(again.wants, AskModel) and not of(again, Finished)
+    refused = play(agent, HELLO, Done(outcome=Text(text="damn")))
+    assert of(refused, PolicyDenied)[0].why == "swearing"
+
+
+def test_nobody_reviews_what_is_not_finished() -> None:
+    task = play(REVIEWED, HELLO, Done(outcome=Text(text="fine")))
+    assert of(task, DoneRefused)[0].why == "wire first" and not of(task, ApprovalAsked)
+
+
+def test_an_edited_result_is_what_is_delivered() -> None:
+    agent = replace(REVIEWED, success=[])
+    edited = ApprovalMoved(call=3, to="approved_with_edits", by="ann", args='{"outcome":{"text":"better"}}', digest="d")
+    done = play(agent, HELLO, Done(outcome=Text(text="fine")), edited)
+    assert done.outcome == Text(text="better")
+
+
+def test_a_rule_that_asks_others_than_were_asked_makes_an_approval_stale() -> None:
+    first, then = ask("ann@example.com", "a"), ask("ann@example.com", "b")
+    assert first.rule == then.rule, "wording is no part of it"
+    others = [ask("ben@example.com"), ask("ann@example.com", risk="high"), ask("ann@example.com", four_eyes=True),
+              ask("ann@example.com, ben@example.com", quorum=2), ask("ann@example.com", escalate_to="ben@example.com"),
+              AUTO]  # fmt: skip
+    assert len({verdict.rule for verdict in (first, *others)}) == 7

@@ -17,8 +17,9 @@ from twelvefold.canonical import canonical
 from twelvefold.schema import menu_entry
 from twelvefold.text import clean, reveal
 from twelvefold.tool import Tool
+from twelvefold.verdict import Verdict, people
 from workers import registry
-from workers.card import LONGEST_ARGUMENTS, LONGEST_SAYING, WIDTH, Card, letter_text, people, unlinked
+from workers.card import LONGEST_ARGUMENTS, LONGEST_SAYING, WIDTH, Card, letter_text, unlinked
 
 LINK = "https://fleet.example/a/v1.abc.def"
 CARD = Card(
@@ -46,6 +47,11 @@ def own_lines(text: str) -> list[str]:
     return [line for line in text.split("\n") if not line.startswith(("| ", ": "))]
 
 
+def quoted_lines(text: str) -> list[str]:
+    """The lines of somebody else's text."""
+    return [line for line in text.split("\n") if line.startswith(("| ", ": "))]
+
+
 def every_tool() -> Iterator[type[Tool[Any]]]:
     for modules in ("agents", "tests.agents"):
         for entry in registry.load(modules).loaded.values():
@@ -61,6 +67,38 @@ def test_the_card_shows_every_argument_of_every_tool(tool: type[Tool[Any]]) -> N
     assert (yaml.safe_load(shown.arguments) if names else {}) == (given or {})
     for name in names:
         assert f"| {name}: value of {name}" in mail(shown)
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ({"quorum": 2}, "Needed:     the approval of 2 people"),
+        ({"all_of": ("ann@example.com", "ben@example.com")}, "one of ann@example.com; one of ben@example.com"),
+        ({"four_eyes": True}, "nobody who asked for this or edited it"),
+        ({"editor": "cleo@example.com"}, "Edited by:  cleo@example.com"),
+        ({"escalated": "cleo@example.com"}, "And now:    cleo@example.com"),
+        ({"at_expiry": "deny"}, "after that it counts as expired"),
+        ({"at_expiry": "park"}, "after that it waits for an operator"),
+        ({"at_expiry": "allow"}, "after that it runs all the same"),
+        ({"preview": {"drops": ["pears"]}}, "| drops:\n|   - pears"),
+    ],
+)
+def test_the_card_shows_every_part_of_the_rule_that_is_carried_out(rule: dict[str, Any], words: str) -> None:
+    assert words in mail(card(**rule))
+
+
+def test_what_decides_about_a_call_is_on_its_card() -> None:
+    """A field of the verdict is shown, or it says only when somebody is written to."""
+    silent = {"kind", "remind", "escalate", "escalate_to"}
+    under_another_name = {"reason": "says", "tainted": "tainted"}
+    for name in set(Verdict.model_fields) - silent:
+        assert under_another_name.get(name, name) in Card.model_fields, name
+
+
+def test_a_preview_that_was_cut_cannot_be_approved_and_one_that_hides_something_is_written_out() -> None:
+    assert card(preview="x" * (LONGEST_ARGUMENTS + 1)).cut and not card(preview="x").cut
+    assert "\u202e" not in mail(card(preview={"a": "\u202e"}))
+    assert not CLICKABLE.search("\n".join(quoted_lines(mail(card(preview="see evil.example or https://evil.example")))))
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), JSON_VALUES, min_size=1, max_size=4))

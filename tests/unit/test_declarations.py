@@ -267,7 +267,7 @@ def test_a_wrong_agent_is_refused_with_a_message_that_mends_it(declared: dict[st
     [
         (lambda: on.webhook("", type="push"), "on.webhook needs a source and a type"),
         (lambda: on.webhook("github", type=""), "on.webhook needs a source and a type"),
-        (lambda: to.email("ops"), "needs an address such as"),
+        (lambda: to.email("o p s"), "or an address such as"),
     ],
 )
 def test_a_wrong_binding_is_refused(bind: Callable[[], Any], words: str) -> None:
@@ -288,8 +288,8 @@ def test_a_tool_declares_its_delays_in_its_header() -> None:
 
 def test_what_an_author_may_import_is_pinned() -> None:
     assert twelvefold.__all__ == [
-        "AUTO", "DESTRUCTIVE", "Agent", "Budget", "Conflict", "Ctx", "DeclarationError", "Delegate", "Done", "Effect",
-        "Fatal", "Ignore", "Message", "NothingToDo", "Read", "State", "Task", "Text", "ToolError", "Verdict", "Wait",
-        "Write", "ask", "deny", "on", "to",
+        "AUTO", "DESTRUCTIVE", "Agent", "AskHuman", "Budget", "Conflict", "Ctx", "DeclarationError", "Delegate",
+        "Directory", "Done", "Effect", "Fatal", "Ignore", "Message", "NothingToDo", "Preview", "Read", "State", "Task",
+        "Text", "ToolError", "Verdict", "Wait", "Wake", "Write", "ask", "deny", "on", "to",
     ]  # fmt: skip
     assert all(hasattr(twelvefold, name) for name in twelvefold.__all__)

@@ -23,8 +23,8 @@ def test_the_union_is_closed() -> None:
     assert sorted(TYPES) == [
         "ApprovalAsked", "ApprovalMoved", "Arrived", "Blocked", "CancelAsked", "ChildReturned", "ChildStarted",
         "Decided", "DoneRefused", "Doubted", "Failed", "Finished", "LimitReached", "ModelAsked", "PolicyDenied",
-        "Prefetched", "Quarantined", "Rejected", "Reopened", "Resumed", "Returned", "Settled", "Started", "Stuck",
-        "Woke",
+        "Prefetched", "Previewed", "Quarantined", "Rejected", "Reopened", "Resumed", "Returned", "Settled", "Started",
+        "Stuck", "Woke",
     ]  # fmt: skip
 
 

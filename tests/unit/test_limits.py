@@ -87,6 +87,14 @@ def test_an_absolute_deadline_counts_waiting() -> None:
     assert play(agent, HELLO, later(minutes=61)).state.waiting_for == "budget"
 
 
+def test_an_operator_sets_the_absolute_end_of_a_run_with_or_without_one_in_its_budget() -> None:
+    moved = Resumed(by="ann", verb="raise", deadline=EPOCH + timedelta(hours=2))
+    for agent in (PLAYER, player(budget=Budget(deadline=timedelta(hours=1)))):
+        assert isinstance(play(agent, HELLO, moved, later(minutes=119)).wants, AskModel)
+        over = last(play(agent, HELLO, moved, later(minutes=121)))
+        assert (over.dimension, over.limit) == ("deadline", (EPOCH + timedelta(hours=2)).isoformat())
+
+
 def test_a_task_s_life_holds_ten_budgets() -> None:
     budget = Budget(decisions=3)
     assert budget.exhausted(Usage(decisions=29), times=10) is None

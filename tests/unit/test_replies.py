@@ -27,7 +27,11 @@ LESSONS = [
     ("refusal", ModelReply(refusal="I cannot."), "call nothing_to_do"),
     ("refusal", calls(LOOK, finish="content_filter"), "withheld by a content filter"),
     ("cut_off", calls(LOOK, finish="length"), "Send a shorter call"),
-    ("unknown_tool", calls(ProposedCall("delete_all", "{}")), "Choose one of: delegate, done, keep, look"),
+    (
+        "unknown_tool",
+        calls(ProposedCall("delete_all", "{}")),
+        "Choose one of: ask_human, delegate, done, explain, keep",
+    ),
     ("arguments", calls(ProposedCall("look", "{")), "Send one JSON object"),
     ("arguments", calls(ProposedCall("look", '{"topic": NaN}')), "NaN is not JSON"),
     ("arguments", calls(ProposedCall("look", '{"topic":"a","topic":"b"}')), "stands twice"),

@@ -176,7 +176,7 @@ def test_a_request_hash_covers_prompt_text_menu_and_model() -> None:
         build(PLAYER, task, "p", rows, 1).request,
         build(PLAYER, task, "q", rows, 1).request,
         build(player(model="other"), task, "p", rows, 1).request,
-        build(player(tools=[Look]), task, "p", rows, 1).request,
+        build(player(tools=[Look], people=[]), task, "p", rows, 1).request,
         build(PLAYER, task, "p", [row(1, Arrived(kind="message", source="s", key="k"))], 1).request,
     }
     assert len(hashes) == 5

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from twelvefold.directory import Directory
 from twelvefold.errors import Stale
 from twelvefold.events import ApprovalAsked, ApprovalMoved, Blocked, Finished, PolicyDenied, Recorded
+from twelvefold.verdict import APPROVED, OPEN, Verdict, people
 
 from .claims import Claimed
 from .database import Connection
 
-OPEN = """
-INSERT INTO approvals (tenant, task_id, call, asked, digest, verdict, target, risk, deadline)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+ASK = """
+INSERT INTO approvals (tenant, task_id, call, asked, digest, verdict, target, risk, deadline, editor, kind)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 MOVE = """
 UPDATE approvals SET state = %(to)s, decided_at = clock_timestamp(), comment = %(comment)s
@@ -24,19 +26,23 @@ UPDATE approvals SET state = %(to)s, decided_at = clock_timestamp(), comment = %
 """
 SUPERSEDE = """
 UPDATE approvals SET state = 'superseded', decided_at = clock_timestamp()
- WHERE tenant = %s AND task_id = %s AND state = 'pending'
+ WHERE tenant = %s AND task_id = %s AND state = ANY(%s)
 """
 QUESTION = """
 SELECT tenant, task_id::text, call, asked, digest, target, risk, state, deadline <= clock_timestamp(), decided_by,
-       decided_at AT TIME ZONE 'UTC', wrong_words
+       decided_at AT TIME ZONE 'UTC', wrong_words, verdict::text, editor, edited, escalated_at IS NOT NULL,
+       more_info_at AT TIME ZONE 'UTC', comment
   FROM approvals
- WHERE tenant = %s AND task_id = %s AND call = %s AND asked = coalesce(%s::int, asked) ORDER BY asked DESC LIMIT 1
+ WHERE tenant = %s AND task_id = %s AND call = %s AND asked = coalesce(%s::int, asked) AND kind = 'approval'
+ ORDER BY asked DESC LIMIT 1
 """
 VALID_FOR = "1 hour"
 DECIDE = f"""
 UPDATE approvals SET state = %(to)s, decided_by = %(by)s, decided_how = %(how)s, decided_at = clock_timestamp(),
-       comment = %(comment)s, valid_until = clock_timestamp() + interval '{VALID_FOR}'
- WHERE tenant = %(tenant)s AND task_id = %(task)s AND call = %(call)s AND asked = %(asked)s AND state = 'pending'
+       comment = %(comment)s, digest = %(new_digest)s, edited = %(edited)s,
+       valid_until = clock_timestamp() + interval '{VALID_FOR}'
+ WHERE tenant = %(tenant)s AND task_id = %(task)s AND call = %(call)s AND asked = %(asked)s
+   AND state = ANY(%(open)s)
 RETURNING decided_at AT TIME ZONE 'UTC'
 """
 WRONG_WORD = """
@@ -44,8 +50,51 @@ UPDATE approvals
    SET wrong_words = wrong_words || jsonb_build_object(%(who)s::text, coalesce((wrong_words ->> %(who)s)::int, 0) + 1)
  WHERE tenant = %(tenant)s AND task_id = %(task)s AND call = %(call)s AND asked = %(asked)s
 """
+VOTE = """
+INSERT INTO votes (tenant, task_id, call, asked, by, how, comment)
+VALUES (%(tenant)s, %(task)s, %(call)s, %(asked)s, %(by)s, %(how)s, %(comment)s)
+RETURNING at AT TIME ZONE 'UTC'
+"""
+VOTES = """
+SELECT by, how, at AT TIME ZONE 'UTC' FROM votes
+ WHERE tenant = %(tenant)s AND task_id = %(task)s AND call = %(call)s AND asked = %(asked)s ORDER BY at
+"""
+REQUESTERS = """
+WITH RECURSIVE up AS (
+    SELECT t.id, t.parent_id, coalesce((t.state ->> 'opened')::int, 0) AS opened FROM agent_tasks t
+     WHERE t.tenant = %(tenant)s AND t.id = %(task)s
+    UNION ALL
+    SELECT p.id, p.parent_id, coalesce((p.state ->> 'opened')::int, 0) FROM up
+      JOIN agent_tasks p ON p.id = up.parent_id)
+SELECT e.data ->> 'sender' FROM up JOIN agent_events e ON e.task_id = up.id AND e.seq >= up.opened
+ WHERE e.type = 'Arrived' AND e.data ->> 'kind' = 'message' AND e.data ->> 'sender' <> ''
+UNION
+SELECT r.sender FROM up JOIN arrivals r ON r.task_id = up.id
+ WHERE r.kind = 'message' AND r.state = 'accepted' AND r.absorbed_seq IS NULL AND r.sender <> ''
+"""
+"""Who wrote to the run that asks, or to those that delegated to it, read by now or not."""
+STAGE = """
+UPDATE approvals SET state = CASE WHEN %(to)s = 'explained' THEN 'pending' ELSE %(to)s END,
+       escalated_at = CASE WHEN %(to)s = 'escalated' THEN clock_timestamp() ELSE escalated_at END
+ WHERE tenant = %(tenant)s AND task_id = %(id)s AND call = %(call)s AND state = ANY(%(source)s)
+"""
+MORE = """
+UPDATE approvals SET state = 'more_info', more_info_at = clock_timestamp(), decided_by = %(by)s, comment = %(comment)s,
+       deadline = deadline + make_interval(secs => %(longer)s)
+ WHERE tenant = %(tenant)s AND task_id = %(task)s AND call = %(call)s AND asked = %(asked)s AND state = ANY(%(open)s)
+   AND more_info_at IS NULL
+RETURNING more_info_at AT TIME ZONE 'UTC'
+"""
+RULE = """
+SELECT state #>> '{call,asks}' FROM agent_tasks WHERE tenant = %(tenant)s AND id = %(task)s
+"""
+CALL = """
+SELECT agent, state -> 'call' ->> 'tool', state -> 'call' ->> 'args' FROM agent_tasks
+ WHERE tenant = %(tenant)s AND id = %(task)s AND (state -> 'call' ->> 'seq')::int = %(call)s
+"""
 CARD = """
-SELECT payload -> 'card' FROM outbox WHERE tenant = %s AND key = %s
+SELECT payload -> 'card' FROM outbox
+ WHERE tenant = %s AND conversation = %s AND (payload -> 'card' ->> 'asked')::int = %s ORDER BY n DESC LIMIT 1
 """
 NEWEST = """
 SELECT coalesce((t.state ->> 'message_seq')::int, 0),
@@ -58,7 +107,8 @@ SELECT coalesce(data ->> 'sender', ''), coalesce(data -> 'payload' ->> 'text', '
  WHERE task_id = %s AND seq > %s AND seq <= %s AND type = 'Arrived' AND data ->> 'kind' = 'message'
  ORDER BY seq DESC LIMIT 5
 """
-MOVES = {"expired": ["pending"], "superseded": ["pending", "approved"], "stale": ["approved"]}
+MOVES = {"expired": [*OPEN], "superseded": [*OPEN, *APPROVED], "stale": [*APPROVED]}
+STAGES = {"reminded": ["pending"], "escalated": ["pending", "reminded"], "explained": ["more_info"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +127,31 @@ class Row:
     decided_by: str | None
     decided_at: datetime
     wrong_words: Mapping[str, int]
+    verdict: str
+    editor: str | None
+    edited: str | None
+    escalated: bool
+    more_info_at: datetime | None
+    comment: str | None
 
     @property
     def open(self) -> bool:
         """Whether it can still be decided."""
-        return self.state == "pending" and not self.late
+        return self.state in OPEN and not self.late
+
+    @property
+    def asks(self) -> Verdict:
+        """The verdict that asked: who may decide, and how many have to."""
+        return Verdict.model_validate_json(self.verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One approval of several; `at` is UTC, without saying so."""
+
+    by: str
+    how: str
+    at: datetime
 
 
 def question(connection: Connection, tenant: str, task_id: str, call: int, asked: int | None) -> Row | None:
@@ -90,9 +160,9 @@ def question(connection: Connection, tenant: str, task_id: str, call: int, asked
     return None if row is None else Row(*row)
 
 
-def card(connection: Connection, tenant: str, key: str) -> dict[str, Any] | None:
-    """The card that the letter with this key showed; None when there is no such letter."""
-    row = connection.execute(CARD, (tenant, key)).fetchone()
+def card(connection: Connection, tenant: str, conversation: str, asked: int) -> dict[str, Any] | None:
+    """The card that the last letter of a conversation about this question showed; None when there is no such letter."""
+    row = connection.execute(CARD, (tenant, conversation, asked)).fetchone()
     return None if row is None else row[0]
 
 
@@ -107,13 +177,60 @@ def written_since(connection: Connection, row: Row, newest: int) -> list[tuple[s
     return connection.execute(WRITTEN, (row.task, row.asked, newest)).fetchall()[::-1]
 
 
-def decided(connection: Connection, row: Row, to: str, by: str, how: str, comment: str) -> datetime:
-    """Write a person's decision on a pending row, with the task row locked; when that was, UTC."""
-    names = {**_named(row), "to": to, "by": by, "how": how, "comment": comment}
+def decided(
+    connection: Connection, row: Row, to: str, by: str, how: str, comment: str, *, digest: str = "", edited: str = ""
+) -> datetime:
+    """Write a person's decision on an open row, with the task row locked; when that was, UTC. `edited` are the
+    arguments that were put in the place of those that were shown, `digest` is that of the call with them.
+    """
+    names = {
+        **_named(row), "to": to, "by": by, "how": how, "comment": comment, "new_digest": digest or row.digest,
+        "edited": edited or None, "open": [*OPEN],
+    }  # fmt: skip
     found = connection.execute(DECIDE, names).fetchone()
-    assert found is not None, "the row was pending, and it is moved only under the lock of its task"
+    assert found is not None, "the row was open, and it is moved only under the lock of its task"
     at: datetime = found[0]
     return at
+
+
+def more(connection: Connection, row: Row, by: str, comment: str) -> datetime:
+    """Somebody asks back, with the task row locked: the question stays open, and once so much longer; when, UTC."""
+    longer = row.asks.deadline.total_seconds()
+    names = {**_named(row), "by": by, "comment": comment, "longer": longer, "open": [*OPEN]}
+    found = connection.execute(MORE, names).fetchone()
+    assert found is not None, "the row was open, and nobody had asked back"
+    at: datetime = found[0]
+    return at
+
+
+def rule(connection: Connection, row: Row) -> str:
+    """The rule of the open question, as its agent gave it: with names where the row has addresses."""
+    found = connection.execute(RULE, _named(row)).fetchone()
+    return "" if found is None or found[0] is None else Verdict.model_validate_json(found[0]).rule
+
+
+def open_call(connection: Connection, row: Row) -> tuple[str, str, str] | None:
+    """The agent, tool and arguments of the call that a question is about; None when it is no longer in hand."""
+    found = connection.execute(CALL, _named(row)).fetchone()
+    return None if found is None else (found[0], found[1], found[2])
+
+
+def vote(connection: Connection, row: Row, by: str, how: str, comment: str) -> Vote:
+    """Write one approval, with the task row locked."""
+    found = connection.execute(VOTE, {**_named(row), "by": by, "how": how, "comment": comment}).fetchone()
+    assert found is not None
+    return Vote(by, how, found[0])
+
+
+def votes(connection: Connection, row: Row) -> list[Vote]:
+    """The approvals of a question so far, in order."""
+    return [Vote(*found) for found in connection.execute(VOTES, _named(row)).fetchall()]
+
+
+def requesters(connection: Connection, row: Row) -> set[str]:
+    """Those who asked for what is to be approved, in lower case: who wrote to the run, and who edited the call."""
+    names = [found[0] for found in connection.execute(REQUESTERS, _named(row)).fetchall()] + [row.editor or ""]
+    return {part for name in names if name for part in (name.lower(), *people(name))}
 
 
 def count_wrong_word(connection: Connection, row: Row, who: str) -> None:
@@ -130,8 +247,9 @@ def concerned(events: Sequence[Recorded]) -> bool:
     return any(isinstance(r.event, ApprovalAsked | ApprovalMoved | Blocked | PolicyDenied | Finished) for r in events)
 
 
-def apply(connection: Connection, held: Claimed, events: Sequence[Recorded]) -> None:
-    """Open and move the rows these events speak of. Raises Stale when a compare-and-set misses.
+def apply(connection: Connection, held: Claimed, events: Sequence[Recorded], directory: Directory) -> None:
+    """Open and move the rows these events speak of. Raises Stale when a compare-and-set misses. A row names people by
+    their addresses of now: who is asked stays who may decide.
 
     The task row must be locked already. A decision came with its row moved; only what the reducer itself decides
     (expired, superseded, stale) moves a row here.
@@ -140,10 +258,15 @@ def apply(connection: Connection, held: Claimed, events: Sequence[Recorded]) -> 
         event = recorded.event
         if isinstance(event, ApprovalAsked):
             row = (
-                held.tenant, held.id, event.call, recorded.seq, event.digest, event.verdict, event.target, event.risk,
-                event.deadline,
+                held.tenant, held.id, event.call, recorded.seq, event.digest,
+                Verdict.model_validate_json(event.verdict).among(directory).model_dump_json(),
+                directory.resolve(event.target), event.risk, event.deadline, event.editor or None, event.kind,
             )  # fmt: skip
-            connection.execute(OPEN, row)
+            connection.execute(ASK, row)
+        elif isinstance(event, ApprovalMoved) and event.to in STAGES:
+            names = {"tenant": held.tenant, "id": held.id, "call": event.call, "to": event.to}
+            if connection.execute(STAGE, {**names, "source": STAGES[event.to]}).rowcount == 0:
+                raise Stale
         elif isinstance(event, ApprovalMoved) and event.to in MOVES:
             _move(connection, held, event.call, event.to, event.reason)
         elif isinstance(event, Blocked):
@@ -151,7 +274,7 @@ def apply(connection: Connection, held: Claimed, events: Sequence[Recorded]) -> 
         elif isinstance(event, PolicyDenied):
             _move(connection, held, event.call, "superseded", event.why)
         elif isinstance(event, Finished):
-            connection.execute(SUPERSEDE, (held.tenant, held.id))
+            connection.execute(SUPERSEDE, (held.tenant, held.id, [*OPEN]))
 
 
 def _move(connection: Connection, held: Claimed, call: int, to: str, comment: str) -> None:

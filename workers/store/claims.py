@@ -14,10 +14,12 @@ from .database import Connection, Database
 from .quick import quick
 
 FREEZE_LOCK = 12_0002
-"""Advisory lock: Begin takes it shared, `freeze` and every scope pause exclusively."""
+"""Advisory lock: Begin takes it shared, whoever throws a switch exclusively."""
 
-PAUSED = """EXISTS (SELECT FROM switches s WHERE s.kind = 'pause' AND s.tenant IN ('*', t.tenant)
+PAUSED = """EXISTS (SELECT FROM switches s WHERE s.tenant IN ('*', t.tenant)
+    AND (s.kind = 'pause' OR (s.kind = 'intake' AND t.seq = 0 AND t.parent_id IS NULL))
     AND s.scope IN ('*', 'agent:' || t.agent) AND (s.until IS NULL OR s.until > clock_timestamp()))"""
+"""A pause of its scope holds the task, or a stop of intake a task that has not begun; children are no intake."""
 
 CLAIM = f"""
 UPDATE agent_tasks t
@@ -48,7 +50,13 @@ SELECT t.worker_id IS NOT DISTINCT FROM %(worker)s AND t.fence = %(fence)s, t.ca
 USE_APPROVAL = """
 UPDATE approvals SET used_at = clock_timestamp()
  WHERE tenant = %(tenant)s AND task_id = %(id)s AND call = %(call)s AND digest = %(digest)s
-   AND state = 'approved' AND used_at IS NULL AND valid_until > clock_timestamp()
+   AND state IN ('approved', 'approved_with_edits') AND used_at IS NULL AND valid_until > clock_timestamp()
+"""
+
+USE_GRANT = """
+UPDATE grants SET used = used + 1, used_at = clock_timestamp()
+ WHERE tenant = %(tenant)s AND id = %(grant)s AND (task_id IS NULL OR task_id = %(id)s) AND tool = %(tool)s
+   AND rule = %(rule)s AND revoked_at IS NULL AND until > clock_timestamp()
 """
 
 RELEASE = """
@@ -104,8 +112,19 @@ def claim(db: Database, task_id: str, worker: UUID, known: str, lease: float) ->
     )  # fmt: skip
 
 
-def permit(connection: Connection, held: Claimed, *, tool: str, call: int, digest: str, approval: bool) -> Miss | None:
-    """Whether the call may begin, with the task row locked: None, or why not. Uses the approval up where one is needed.
+def permit(
+    connection: Connection,
+    held: Claimed,
+    *,
+    tool: str,
+    call: int,
+    digest: str,
+    approval: bool,
+    grant: str = "",
+    rule: str = "",
+) -> Miss | None:
+    """Whether the call may begin, with the task row locked: None, or why not. Uses the approval up where one is needed;
+    where a `grant` took its place, that one is counted, if it still holds for a verdict of this `rule`.
 
     The freeze lock is a statement of its own: together with the next one it would read `switches` with a snapshot
     from before the lock.
@@ -123,7 +142,8 @@ def permit(connection: Connection, held: Claimed, *, tool: str, call: int, diges
     if scope is not None:
         return Miss("freeze", scope, until, reason)
     if approval:
-        used = connection.execute(USE_APPROVAL, {**names, "tenant": held.tenant, "call": call, "digest": digest})
+        names |= {"tenant": held.tenant, "call": call, "digest": digest, "grant": grant, "rule": rule}
+        used = connection.execute(USE_GRANT if grant else USE_APPROVAL, names)
         if used.rowcount != 1:
             return Miss("approval")
     return None

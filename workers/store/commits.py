@@ -71,8 +71,9 @@ c AS (INSERT INTO agent_tasks (id, tenant, agent, agent_version, state, state_ve
                                inbox_pending)
       SELECT %(child_id)s, t.tenant, %(child_agent)s, '', %(child_state)s, %(state_version)s, t.id, 1, 1
         FROM t ON CONFLICT (id) DO NOTHING RETURNING id),
-ca AS (INSERT INTO arrivals (tenant, source, key, kind, task_id, state, payload)
-      SELECT t.tenant, 'delegate', c.id::text, 'message', c.id, 'accepted', %(child_payload)s::json FROM t, c)"""
+ca AS (INSERT INTO arrivals (tenant, source, key, kind, task_id, state, payload, proof)
+      SELECT t.tenant, 'delegate', c.id::text, 'message', c.id, 'accepted', %(child_payload)s::json, 'parent'
+        FROM t, c)"""
 
 END: LiteralString = "\nSELECT status FROM t"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from twelvefold.text import clean
@@ -18,7 +19,7 @@ TEXTS = ("source", "key", "type", "reason", "sender", "conversation", "proof", "
 ABSORB_AT_ONCE = 100
 
 PENDING = """
-SELECT id, kind, source, key, payload, sender, wait_key, cleaned FROM arrivals
+SELECT id, kind, source, key, payload, sender, wait_key, cleaned, proof FROM arrivals
  WHERE task_id = %s AND absorbed_seq IS NULL AND state = 'accepted' ORDER BY id LIMIT %s
 """
 
@@ -46,6 +47,23 @@ UPDATE agent_tasks SET cancel_asked = clock_timestamp(), attempts = 0, nudged_at
 """
 
 
+GO_ON = """
+UPDATE agent_tasks SET attempts = 0, nudged_at = NULL,
+       status = CASE WHEN status = 'quarantined' THEN 'ready' ELSE status END
+ WHERE id = %s AND (status = 'quarantined' OR (status = 'waiting' AND waiting_for IN ('operator', 'retry')))
+"""
+
+WAITS_IN = """
+SELECT EXISTS (SELECT FROM arrivals WHERE task_id = %s AND absorbed_seq IS NULL AND state = 'accepted'
+                  AND kind = 'resume' AND payload ->> 'verb' = %s)
+"""
+
+PAYLOAD = """
+SELECT payload FROM arrivals r
+ WHERE r.tenant = (SELECT tenant FROM agent_tasks WHERE id = %s) AND r.source = %s AND r.key = %s
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """One arrival that waits to be absorbed."""
@@ -58,6 +76,7 @@ class Pending:
     sender: str | None
     wait_key: str | None
     cleaned: int
+    proof: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +125,29 @@ def count(connection: Connection, task_id: str, *, person: bool) -> None:
 def ask_cancel(connection: Connection, task_id: str) -> bool:
     """Mark the (locked) task as cancelled and wake it where it lies quarantined; False when that was asked before."""
     return connection.execute(CANCEL, (task_id,)).rowcount == 1
+
+
+def let_go_on(connection: Connection, task_id: str) -> bool:
+    """Wake the (locked) task where it lies quarantined, and forget its deaths; False when it needs no retry."""
+    return connection.execute(GO_ON, (task_id,)).rowcount == 1
+
+
+def waits_in(connection: Connection, task_id: str, verb: str) -> bool:
+    """Whether an operator's verb, retry or raise, waits to be absorbed by the task."""
+    row = connection.execute(WAITS_IN, (task_id, verb)).fetchone()
+    return row is not None and bool(row[0])
+
+
+def payload(connection: Connection, task_id: str, source: str, key: str) -> Any:
+    """What an arrival of the task's tenant said; None when there is none of this key."""
+    row = connection.execute(PAYLOAD, (task_id, source, key)).fetchone()
+    return None if row is None else row[0]
+
+
+def lies_ahead(connection: Connection, at: datetime) -> bool:
+    """Whether this time lies ahead by the database's clock."""
+    row = connection.execute("SELECT %s > clock_timestamp()", (at,)).fetchone()
+    return row is not None and bool(row[0])
 
 
 def lock(connection: Connection, task_id: str) -> tuple[str, str, str] | None:

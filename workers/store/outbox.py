@@ -32,7 +32,8 @@ UPDATE outbox SET state = %(state)s, receipt = %(receipt)s, error = %(error)s, c
 """
 
 EARLIER = """
-SELECT p.id::text, p.payload ->> 'subject' AS subject, p.payload -> 'card' IS NOT NULL AS asks
+SELECT p.id::text, p.payload ->> 'subject' AS subject,
+       coalesce(p.payload -> 'card', p.payload -> 'question') IS NOT NULL AS asks
   FROM outbox o JOIN outbox p ON p.conversation = o.conversation AND p.tenant = o.tenant AND p.n < o.n
  WHERE o.id = %(id)s AND p.state IN ('sent', 'unknown') ORDER BY p.n
 """
@@ -77,6 +78,12 @@ def earlier(db: Database, taken: Taken) -> list[Earlier]:
     """What went out in the same conversation, oldest first. It is the same at every attempt: the order is kept."""
     with db.connection() as connection:
         return [Earlier(**row) for row in rows(connection, EARLIER, {"id": taken.id})]
+
+
+def payload(connection: Connection, tenant: str, key: str) -> dict[str, Any] | None:
+    """What the letter with this key says; None when there is no such letter."""
+    row = connection.execute("SELECT payload FROM outbox WHERE tenant = %s AND key = %s", (tenant, key)).fetchone()
+    return None if row is None else row[0]
 
 
 def settle(

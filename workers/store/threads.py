@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from twelvefold.verdict import OPEN
+
 from .database import Database
 
 TASK = """
@@ -36,15 +38,16 @@ SELECT e.seq, e.at, e.type, e.version, e.data FROM agent_events e JOIN agent_tas
 
 ASKED = """
 SELECT call, asked, digest, target, risk, state, deadline, created_at, decided_by, decided_at,
-       state = 'pending' AND deadline > clock_timestamp() AS open
+       kind, state = ANY(%(open)s) AND deadline > clock_timestamp() AS open
   FROM approvals WHERE tenant = %(tenant)s AND task_id = %(id)s AND asked >= %(opened)s ORDER BY asked
 """
 
 APPROVALS = """
 SELECT a.task_id::text, a.tenant, t.agent, a.call, t.state -> 'call' ->> 'tool' AS tool,
-       t.state -> 'call' ->> 'args' AS args, a.digest, a.target, a.risk, a.deadline, a.created_at, t.business_entity_id
+       t.state -> 'call' ->> 'args' AS args, a.digest, a.target, a.risk, a.kind, a.deadline, a.created_at,
+       t.business_entity_id
   FROM approvals a JOIN agent_tasks t ON t.id = a.task_id AND t.tenant = a.tenant
- WHERE a.state = 'pending' AND a.deadline > clock_timestamp() AND a.tenant = coalesce(%(tenant)s, a.tenant)
+ WHERE a.state = ANY(%(open)s) AND a.deadline > clock_timestamp() AND a.tenant = coalesce(%(tenant)s, a.tenant)
    AND (%(agents)s::text[] IS NULL OR t.agent = ANY(%(agents)s))
  ORDER BY a.created_at LIMIT %(most)s
 """
@@ -65,7 +68,7 @@ SELECT id, tenant, source, type, key, kind, state, reason, task_id::text, sender
 """
 
 ARRIVAL = """
-SELECT task_id::text, state, reason, raw, payload, absorbed_seq FROM arrivals
+SELECT task_id::text, state, reason, raw, payload, wait_key, absorbed_seq FROM arrivals
  WHERE tenant = %(tenant)s AND source = %(source)s AND key = %(key)s
 """
 
@@ -74,6 +77,12 @@ SELECT id::text FROM agent_tasks
  WHERE id = ANY(%(ids)s::uuid[])
    AND (status IN ('done', 'failed', 'cancelled', 'quarantined')
         OR (status = 'waiting' AND waiting_for IN ('approval', 'budget', 'operator', 'settle')))
+"""
+
+
+MOVED = """
+SELECT f.id || ' ' || f.seq AS mark FROM unnest(%(ids)s::uuid[], %(seqs)s::int[]) AS f (id, seq)
+  JOIN agent_tasks t ON t.id = f.id WHERE t.seq > f.seq
 """
 
 
@@ -111,14 +120,15 @@ def events(
 
 def asked(db: Database, task_id: str, tenant: str, opened: int) -> list[dict[str, Any]]:
     """What a run has asked people, in order: `opened` is the seq it began with. `open`: it can be decided now."""
-    return db.rows(ASKED, {"id": task_id, "tenant": tenant, "opened": opened})
+    return db.rows(ASKED, {"id": task_id, "tenant": tenant, "opened": opened, "open": [*OPEN]})
 
 
 def approvals(
     db: Database, tenant: str | None = None, *, agents: Collection[str] | None = None, most: int = 200
 ) -> list[dict[str, Any]]:
     """The questions that wait for a decision, oldest first."""
-    return db.rows(APPROVALS, {"tenant": tenant, "agents": None if agents is None else list(agents), "most": most})
+    named = None if agents is None else list(agents)
+    return db.rows(APPROVALS, {"tenant": tenant, "agents": named, "open": [*OPEN], "most": most})
 
 
 def letters(
@@ -144,3 +154,10 @@ def arrival(db: Database, tenant: str, source: str, key: str) -> dict[str, Any] 
 def resting(db: Database, ids: Sequence[str]) -> set[str]:
     """Which of these tasks go on only when a person does something."""
     return {row["id"] for row in db.rows(RESTING, {"ids": list(ids)})}
+
+
+def moved(db: Database, marks: Sequence[str]) -> set[str]:
+    """Of marks `ID SEQ`, those whose task has events after this seq."""
+    known = [mark.split() for mark in marks]
+    names = {"ids": [id_ for id_, _ in known], "seqs": [int(seq) for _, seq in known]}
+    return {row["mark"] for row in db.rows(MOVED, names)}

@@ -63,7 +63,7 @@ ON CONFLICT (tenant, key) DO NOTHING
 def share(connection: Connection, entry: Entry, task_id: str) -> None:
     """One outbox row for one of several waiters: no transaction writes two task rows."""
     key = f"event:{entry.source}:{entry.key}:{task_id}"
-    payload = {"kind": "event", "wait_key": entry.wait_key, "data": entry.payload}
+    payload = {"kind": "event", "wait_key": entry.wait_key, "data": entry.payload, "proof": entry.proof}
     names = {
         "id": uuid5(NAMESPACE_OID, f"{entry.tenant}:{key}"), "tenant": entry.tenant, "task": task_id, "key": key,
         "payload": json.dumps(payload),

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tests.agents.notes.tables import NoteRow
 from twelvefold import Task, Verdict, Write, ask
-from twelvefold.tool import Risk
+from twelvefold.verdict import Risk
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
