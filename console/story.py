@@ -8,7 +8,7 @@ from twelvefold.decide import budget_of
 from twelvefold.state import State
 from twelvefold.text import one_line
 from workers.registry import Registry
-from workers.store import threads
+from workers.store import switches, threads
 from workers.store.database import Database
 
 from .views import Row, error_of, goes_of, line, status_of
@@ -29,6 +29,7 @@ def story(db: Database, agents: Registry, row: Row) -> Row:
         "used": state.used.model_dump(mode="json"),
         "limit": None if limit is None else limit.model_dump(mode="json"),
         "approvals": asked,
+        "switches": switches.holding(db, row["id"]),
         "letters": threads.letters(db, row["tenant"], task_id=row["id"], most=20),
         "events": threads.events(db, row["id"], row["tenant"], after=max(0, row["seq"] - LAST)),
     }
@@ -38,6 +39,8 @@ def told(story: Row) -> Iterator[str]:
     """The same as lines."""
     yield f"{story['id']}  {story['agent']}  tenant {story['tenant']}"
     yield f"status    {status_of(story)}, step {story['current_step']}, run {story['run']}" + _marks(story)
+    for row in story["switches"]:
+        yield f"held by   {row['kind']} of {row['scope']}: twelvefold switches"
     if story["business_entity_id"]:
         yield f"about     {story['business_entity_id']}"
     yield "budget    " + ", ".join(_budget(story))

@@ -94,7 +94,7 @@ class Intake:
             cleaned=entry.cleaned + cleaned.changed,
         )  # fmt: skip
         with self.db.transaction() as connection:
-            if agent.one_open_per_entity and about is not None:
+            if agent.one_open_per_entity and about:
                 under_way = entities.only_one(connection, entry.tenant, agent.name, about)
                 if under_way is not None:
                     return _joined(connection, replace(row, task_id=under_way))

@@ -396,6 +396,15 @@ def test_the_page_about_the_api_lists_every_address_and_no_other(api: Callers) -
     assert set(re.findall(r"^\| `(\w+)` \| (?:see|also|all)", page, re.MULTILINE)) == set(ROLES)
 
 
+def test_the_api_describes_itself_to_whoever_reaches_it_and_shows_nothing_of_anybody(f: Fleet, api: Callers) -> None:
+    f.open(text="a secret matter")
+    document, page = api.client.get("/openapi.json"), api.client.get("/docs")
+    assert document.status_code == page.status_code == 200
+    assert document.json()["openapi"].startswith("3.1") and "/thread/{id}/raise" in document.json()["paths"]
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    assert "notes" not in document.text and "secret matter" not in document.text + page.text
+
+
 def test_the_api_and_its_answers_hold_no_secret(f: Fleet, api: Callers, capfd: pytest.CaptureFixture[str]) -> None:
     secret = api.token("requester")
     body = {"message": "a", "agent": "notes"}

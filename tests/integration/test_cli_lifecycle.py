@@ -32,6 +32,7 @@ def test_a_scope_is_paused_and_resumed_by_its_name(fresh_database: Any, verb: Ve
         assert code == 0 and "agent:notes" in text and "every tenant, until 2" in text and "by ann: moving" in text
         assert "tenant t2, until it is lifted" in text
         assert len(json.loads(verb("switches", "--json", "--tenant", "t1")[1])) == 1
+        assert "held by   pause of agent:notes" in verb("show", mine)[1]
         code, text = verb("resume", "agent:notes", "--json")
         assert json.loads(text) == {"kind": "pause", "scope": "agent:notes", "tenant": "*", "held": True}
         assert "there was no pause" in verb("resume", "agent:notes")[1]

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from tests.agents.notes.tools import KeepNote
-from tests.hands import change, counted, once, owner, together, until
+from tests.agents.refunds.tools import Pay
+from tests.fakes.http_service import FakeService
+from tests.hands import beside, change, counted, once, owner, together, until
 from tests.harness import Fleet, fleet
 from twelvefold import Done, Task, Text, Wait
 from twelvefold.controls import Delegate
@@ -159,6 +161,33 @@ def test_a_parent_that_ends_cancels_its_children_even_a_quarantined_one(fresh_da
             assert _deliver_all(f) == 1, "the news of it, which the ended parent ignores"
             assert f.row(task)["inbox_pending"] == 0
         sound(f)
+
+
+def test_a_cancelled_parents_child_finishes_its_running_effect_and_begins_no_other(fresh_database: Any) -> None:
+    with FakeService() as service:
+        port = int(service.address.rpartition(":")[2])
+
+        def script(task: Task) -> Tool[Any]:
+            pays = Pay.model_validate({"port": port, "order_id": f"o{task.count(Pay)}", "amount": "10"})
+            return pays if task.state.parent else Delegate(agent="refunds", request="pay twice")
+
+        with fleet(fresh_database, script) as f:
+            task = f.open()
+            assert f.drain(task) == "waiting"
+            child = f.state(task).children[0].id
+            assert f.step(child) == "ready"
+            service.hold()
+            with beside(lambda: f.step(child)) as left:
+                with service.gate.waiting(1, 10):
+                    f.operate.cancel(task, by="ann")
+                    assert f.drain(task) == "cancelled"
+                    assert _deliver_all(f) == 1, "the cancel, on its way to the child"
+                service.gate.release()
+            assert left[0] in ("ready", "cancelled")
+            assert f.drain(child) in ("cancelled", "nothing")
+            assert f.row(child)["status"] == "cancelled"
+            assert f.kinds(child).count("Started") == f.kinds(child).count("Returned") == len(service.effects) == 1
+            sound(f)
 
 
 def test_a_cancel_that_meets_a_finished_child_changes_nothing(fresh_database: Any) -> None:
