@@ -38,10 +38,10 @@ from workers.store import approvals, claims
 
 EVE, ROOT = "eve@evil.example", "root"
 ALLOWED = (ANN, BEN)
-FORMER = ("approved", "rejected", "answered")
+FORMER = ("approved", "approved_with_edits", "rejected", "answered")
 FORGER = Links(URL, ["another secret of at least 32 characters"])
-CHOICES = {"approval": ["approve", "reject"], "question": ["Refund", "Replace", "neither"]}
-FLAWS = ["", "", "", "", "digest", "forged", "expired", "word", "call", "role", "tenant", "crossed", "old"]
+CHOICES = {"approval": ["approve", "reject", "edit"], "question": ["Refund", "Replace", "neither"]}
+FLAWS = [*[""] * 5, *["digest"] * 3, "forged", "expired", "word", "call", "role", "tenant", "crossed", "old", "old"]
 
 
 def script(task: Task) -> Tool[Any]:
@@ -77,6 +77,8 @@ class World:
     links: Links = field(init=False)
     app: Starlette = field(init=False)
     cases: int = 0
+    seen: list[str] = field(default_factory=list)
+    """Every violation, as it was found."""
 
     def __post_init__(self) -> None:
         links = from_settings(self.f.settings)
@@ -102,6 +104,7 @@ class People(RuleBasedStateMachine):
         self.quorum, self.risk = (quorum, "high" if quorum > 1 else risk) if kind == "approval" else (1, "low")
         question = {"reason": "Which?", "format": "choice", "choices": ["Refund", "Replace"], "target": "refund-ops"}
         sign = {"item": self.item, "risk": self.risk, "quorum": self.quorum}
+        self.sign, self.edited = sign | {"target": "refund-ops"}, f"{self.item} edited"
         text = json.dumps({"ask": question} if kind == "question" else {"sign": sign})
         self.task = self.f.open("curious", text)
         assert self.f.drain(self.task) == "waiting"
@@ -128,6 +131,7 @@ class People(RuleBasedStateMachine):
         alone = len(wanted) == 1 and not working
         wrong = [self.judge(*each, before, after, alone=alone) for each in zip(wanted, codes, strict=True)]
         self.broken = any(wrong)
+        self.world.seen += filter(None, wrong)
         assert not self.broken, wrong
 
     @rule()
@@ -163,7 +167,7 @@ class People(RuleBasedStateMachine):
     @rule()
     def grow_stale(self) -> None:
         """Nothing began for as long as the approval was valid."""
-        if self.row()["state"] == "approved" and self.row()["used_at"] is None:
+        if self.row()["state"].startswith("approved") and self.row()["used_at"] is None:
             self.change("valid_until = clock_timestamp() - interval '1 s'")
 
     @rule()
@@ -205,7 +209,9 @@ class People(RuleBasedStateMachine):
         return choices[wish.choice % len(choices)]
 
     def shell(self, wish: Click, row: dict[str, Any]) -> int:
-        """The command line."""
+        """The command line, which does not edit here."""
+        if self.choice(wish) == "edit":
+            return 400
         try:
             if self.kind == "question":
                 reply = Reply(self.task, self.choice(wish), ROOT, "override", call=row["call"], asked=row["asked"])
@@ -248,8 +254,10 @@ class People(RuleBasedStateMachine):
         """The API."""
         choice, call = self.choice(wish), row["call"] + (wish.flaw == "call")
         said: dict[str, Any] = {"type": "response", "response": choice, "call_id": call}
-        decided = {"type": "approval", "approved": choice == "approve", "call_id": call,
-                   "digest": self.digest(wish, row)}  # fmt: skip
+        decided: dict[str, Any] = {"type": "approval", "approved": choice != "reject", "call_id": call,
+                                   "digest": self.digest(wish, row)}  # fmt: skip
+        if choice == "edit":
+            decided["edited_args"] = self.sign | {"item": self.edited}
         body = said if (self.kind == "question") != (wish.flaw == "crossed") else decided
         roles: Any = ["viewer"] if wish.flaw == "role" else ["requester", "approver"]
         tenant = "t2" if wish.flaw == "tenant" else "t1"
@@ -281,8 +289,10 @@ class People(RuleBasedStateMachine):
 
     def valid(self, wish: Click, row: dict[str, Any]) -> bool:
         """Whether this click may decide the question as it stood, whatever the moment."""
+        if self.choice(wish) == "neither" or (self.choice(wish) == "edit" and wish.channel != "api"):
+            return False
         if wish.channel == "shell":
-            return self.choice(wish) != "neither"
+            return True
         harmless = {"page": ["role", "tenant"], "api": ["word"]}[wish.channel]
         if self.kind == "question":
             harmless = [*harmless, "digest", *(["word"] if wish.channel == "page" else ["old"])]
@@ -292,7 +302,7 @@ class People(RuleBasedStateMachine):
         if wish.flaw == "old" and len(self.digests) == 1:
             flawed = False
         beyond = wish.channel == "page" and self.risk == "high" and self.quorum == 1
-        return wish.who in ALLOWED and not flawed and not beyond and self.choice(wish) != "neither"
+        return wish.who in ALLOWED and not flawed and not beyond
 
     def judge(
         self, wish: Click, code: int, before: dict[str, Any], after: dict[str, Any], *, alone: bool
@@ -320,17 +330,33 @@ class People(RuleBasedStateMachine):
 
     def same(self, choice: str, row: dict[str, Any]) -> bool:
         """Whether this is the decision that stands on the row."""
-        return {"approve": "approved", "reject": "rejected"}.get(choice, row["answer"]) in (row["state"], row["answer"])
+        if self.kind == "question":
+            return bool(choice == row["answer"])
+        if choice == "edit":
+            return row["edited"] is not None and row["state"] in ("approved_with_edits", "superseded")
+        return bool({"approve": "approved", "reject": "rejected"}[choice] == row["state"])
 
     def teardown(self) -> None:
         """Everything comes to rest; then count what was done, and look at every copy."""
         if not hasattr(self, "task") or self.broken:
             return
+        try:
+            self.at_rest()
+        except AssertionError as error:
+            self.world.seen.append(str(error))
+            raise
+
+    def at_rest(self) -> None:
+        """What was done and what every copy shows, against what was granted."""
         self.f.drain(self.task)
         rows = self.f.run.db.rows("SELECT * FROM approvals WHERE task_id = %(id)s", {"id": self.task})
-        done = self.f.one("SELECT count(*) FROM notes WHERE text = %(item)s", item=self.item)
+        done = [row["text"] for row in self.f.run.db.rows(
+            "SELECT text FROM notes WHERE text IN (%(a)s, %(b)s)", {"a": self.item, "b": self.edited}
+        )]  # fmt: skip
         used = [row for row in rows if row["used_at"] is not None]
-        assert done == len(used) <= 1, f"{done} executions for {len(used)} used approvals"
+        assert len(done) == len(used) <= 1, f"{done} executions for {len(used)} used approvals"
+        edited = used and any(row["edited"] and row["asked"] <= used[0]["asked"] for row in rows)
+        assert done in ([], [self.edited if edited else self.item]), f"executed what was not decided: {done}"
         for row in rows:
             self.settled(row)
         self.shown(rows)
@@ -341,19 +367,25 @@ class People(RuleBasedStateMachine):
         chosen = {choice for choice, _ in granted}
         match row["state"]:
             case "approved":
-                approvers = {who for choice, who in granted if choice == "approve"}
+                # an edit that changes nothing any more is an approval
+                approvers = {who for choice, who in granted if choice in ("approve", "edit")}
                 assert len(approvers) >= self.quorum, f"unauthorised: approved by {approvers} alone"
                 assert "reject" not in chosen, "two decisions"
+            case "approved_with_edits":
+                assert chosen == {"edit"}, "two decisions"
+            case "superseded" if row["edited"]:
+                assert "edit" in chosen and "reject" not in chosen, "two decisions"
             case "stale":
                 assert "reject" not in chosen, "two decisions"
             case "rejected":
-                assert "reject" in chosen and (self.quorum > 1 or "approve" not in chosen), "two decisions"
+                assert "reject" in chosen and "edit" not in chosen, "two decisions"
+                assert self.quorum > 1 or chosen == {"reject"}, "two decisions"
             case "answered":
                 assert chosen == {row["answer"]}, "two answers"
             case _:
                 assert self.quorum > 1 or not granted, "a decision was lost"
         if row["used_at"] is not None:
-            assert row["state"] == "approved" and self.kind == "approval"
+            assert row["state"] in ("approved", "approved_with_edits") and self.kind == "approval"
         moved = [event for event in self.f.events(self.task) if getattr(event, "to", None) == row["state"]]
         assert row["state"] not in FORMER or len(moved) >= 1, "the task was not told"
 
@@ -362,9 +394,11 @@ class People(RuleBasedStateMachine):
         for row in rows:
             pages = asyncio.run(_all([self.http("GET", self.path(who, row)) for who in ALLOWED]))
             for page in pages:
-                ended = {"approved": "approved by", "rejected": "rejected by", "answered": "answered by"}
-                expected = ended.get(row["state"], "no longer open")
-                assert row["state"] == "pending" or expected in page.text, f"{row['state']}: {page.text[:2000]}"
+                ended = "edited by" if row["edited"] else f"{row['state'].replace('_', ' ')} by"
+                expected = [ended, f"{row['state'].replace('_', ' ')} by", "no longer open"]
+                expected = expected[-1:] if row["state"] not in FORMER and not row["edited"] else expected[:2]
+                told = any(words in page.text for words in expected)
+                assert row["state"] == "pending" or told, f"{row['state']} is not shown"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.property import plays
 from tests.property.plays import PLAYER, Play, played
 from twelvefold import State, decide, fold
-from twelvefold.canonical import call_digest
+from twelvefold.canonical import call_digest, canonical
 from twelvefold.decide import budget_of
 from twelvefold.effects import Rest, RunEffect, RunWrite
 from twelvefold.events import (
@@ -22,6 +22,7 @@ from twelvefold.events import (
     ApprovalMoved,
     Decided,
     ModelAsked,
+    Previewed,
     Recorded,
     Returned,
     Started,
@@ -86,15 +87,18 @@ def gate(log: list[Recorded]) -> None:  # noqa: C901 - one arm an event
     decisions: dict[int, Decided] = {}
     allowed: dict[int, str] = {}
     asked: dict[int, str] = {}
+    previews: dict[int, str] = {}
     for recorded in log:
         match recorded.event:
             case Decided() as event:
                 decisions[recorded.seq] = event
                 if event.verdict == "auto":
                     allowed[recorded.seq] = event.digest
+            case Previewed() as event:
+                previews[event.call] = canonical(event.shown)
             case ApprovalAsked() as event:
-                call = decisions[event.call]
-                digest = call_digest(TASK_ID, event.call, call.tool, event.args or call.args, event.verdict)
+                call, preview = decisions[event.call], previews.get(event.call, "")
+                digest = call_digest(TASK_ID, event.call, call.tool, event.args or call.args, event.verdict, preview)
                 assert digest == event.digest
                 asked[event.call] = digest
                 allowed.pop(event.call, None)
