@@ -81,7 +81,7 @@ def test_fifty_equal_approvals_at_once_have_one_effect_and_fifty_equal_answers(f
         answers = together(*[lambda by=by: respond(api, task, yes, by=by) for by in who * 25])
         assert {answer.status_code for answer in answers} == {202}
         assert len({answer.text for answer in answers}) == 1
-        assert f.one("SELECT count(*) FROM arrivals WHERE kind = 'decision'") == 1
+        assert f.one("SELECT count(*) FROM arrivals WHERE kind = 'decision' AND state = 'accepted'") == 1
         assert f.drain(task) == "done" and shipped(f) == 1
 
 
@@ -118,7 +118,7 @@ def test_of_a_yes_by_mail_a_no_by_api_and_a_no_by_hand_at_once_one_decides(fresh
         assert page.status_code == (200 if won["state"] == "approved" else 409)
         assert posted.status_code == (202 if won["state"] == "rejected" else 409)
         assert isinstance(by_hand, Refused) == (won["state"] == "approved")
-        assert a.fleet.one("SELECT count(*) FROM arrivals WHERE kind = 'decision'") == 1
+        assert a.fleet.one("SELECT count(*) FROM arrivals WHERE kind = 'decision' AND state = 'accepted'") == 1
         assert a.fleet.drain(a.task) == "done" and shipped(a.fleet) == (won["state"] == "approved")
 
 

@@ -81,6 +81,17 @@ def test_a_decision_that_comes_before_its_reminder_is_folded_and_nobody_is_remin
         assert [moved.to for moved in w.moves()] == ["approved"]
 
 
+@pytest.mark.parametrize("name", ["remind_at", "escalate_at"])
+def test_a_reminder_that_a_decision_overtakes_is_not_written(fresh_database: Any, name: str) -> None:
+    with waits(fresh_database, asks) as w:
+        w.over(name)
+        letters = w.fleet.one("SELECT count(*) FROM outbox")
+        with w.fleet.run.db.connection() as connection:  # decided after this step has read its inbox
+            connection.execute("UPDATE approvals SET state = 'approved'")
+        assert w.fleet.step(w.task) == "nothing"
+        assert w.row["state"] == "approved" and w.fleet.one("SELECT count(*) FROM outbox") == letters
+
+
 @pytest.mark.parametrize(
     ("rule", "times"),
     [

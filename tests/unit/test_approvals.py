@@ -331,3 +331,32 @@ def test_a_rule_that_asks_others_than_were_asked_makes_an_approval_stale() -> No
               ask("ann@example.com, ben@example.com", quorum=2), ask("ann@example.com", escalate_to="ben@example.com"),
               AUTO]  # fmt: skip
     assert len({verdict.rule for verdict in (first, *others)}) == 7
+
+
+class PeekInto(Read[str]):
+    """Look into a drawer. Use when it is needed."""
+
+    drawer: int
+
+    def approval(self, task: Task) -> Verdict:
+        """Never the last one; the second is somebody else's."""
+        return deny("private") if self.drawer == 3 else ask(f"{('ann', 'ben')[self.drawer - 1]}@example.com")
+
+    def run(self, ctx: Ctx) -> str:
+        """Never called here."""
+        return ""
+
+
+@pytest.mark.parametrize(("drawer", "comes_to"), [(1, ["approved_with_edits"]), (2, ["approved_with_edits", "stale"])])
+def test_an_edited_read_runs_when_its_rule_asks_the_same_people(drawer: int, comes_to: list[str]) -> None:
+    asked = play(Agent(name="a", tools=[PeekInto]), HELLO, PeekInto(drawer=1))
+    assert asked.state.call is not None
+    edited = ApprovalMoved(
+        call=asked.state.call.seq, to="approved_with_edits", by="ann", args=f'{{"drawer":{drawer}}}', digest="d"
+    )
+    task = play(Agent(name="a", tools=[PeekInto]), HELLO, PeekInto(drawer=1), edited)
+    assert [e.to for e in of(task, ApprovalMoved)] == comes_to
+    assert isinstance(task.wants, RunRead) == (comes_to[-1] != "stale")
+    private = edited.model_copy(update={"args": '{"drawer":3}'})
+    denied = play(Agent(name="a", tools=[PeekInto]), HELLO, PeekInto(drawer=1), private)
+    assert of(denied, PolicyDenied)[0].why == "private" and denied.state.call is None
