@@ -190,7 +190,8 @@ class Postgres(Server):
         Rights on the database itself (GRANT … ON DATABASE) and its ALTER DATABASE settings are not copied by
         PostgreSQL.
         """
-        statement = sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {}")
+        # copying files costs two checkpoints and two thirds of the time that copying through the log does
+        statement = sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {} STRATEGY file_copy")
         with self._admin() as db:
             db.execute(statement.format(*map(sql.Identifier, (name, OWNER, template or "template1"))))
 
