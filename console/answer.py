@@ -10,20 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from html import escape
 
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from triggers.body import read
 from twelvefold.text import reveal
 from workers.answers import Reply, answer, answer_of
 from workers.card import unlinked
 from workers.decisions import Refused
-from workers.links import ANSWER_PATH, Link, Links, NotALink
+from workers.links import ANSWER_PATH, Link, Links
 from workers.outgoing import letter_key
 from workers.question import Asking
 from workers.store import outbox, questions
@@ -31,7 +27,8 @@ from workers.store.database import Database
 from workers.store.questions import Question
 from workers.telemetry import Log
 
-from .approve import LONGEST_FORM, NOWHERE, TOO_OLD, fields, same_origin, told
+from . import linked
+from .linked import NOWHERE, opened
 from .page import page
 
 
@@ -49,25 +46,14 @@ def routes(db: Database, links: Links | None, ring: Callable[[str, str, str], No
     if links is None:
         return []
 
-    async def show(request: Request) -> Response:
-        return _page(await run_in_threadpool(_look, db, links, request.path_params["token"]))
-
-    async def take(request: Request) -> Response:
-        same_origin(request, links.url)
-        form = fields(request, await read(request, LONGEST_FORM))
-        return await run_in_threadpool(_answer, db, links, request.path_params["token"], form.get("answer", ""), ring)
-
-    path = ANSWER_PATH + "{token}"
-    return [Route(path, told(show, log), methods=["GET"]), Route(path, told(take, log), methods=["POST"])]
+    return linked.routes(
+        ANSWER_PATH, links, log, lambda token: _page(_look(db, links, token)),
+        lambda token, form: _answer(db, links, token, form.get("answer", ""), ring),
+    )  # fmt: skip
 
 
 def _look(db: Database, links: Links, token: str) -> Shown:
-    try:
-        link = links.read(token)
-    except NotALink:
-        raise NOWHERE from None
-    if link.expired(datetime.now(UTC)):
-        raise TOO_OLD
+    link = opened(links, token)
     with db.connection() as connection:
         rows = questions.find(connection, link.tenant, link.task, link.call, link.asked)
         sent = outbox.payload(connection, link.tenant, letter_key(link.task, link.asked, "email", link.approver))

@@ -19,37 +19,27 @@ The token is a secret: nothing logs it, the page names no other host, and `twelv
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from html import escape
-from urllib.parse import parse_qs
 
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from triggers.body import read
-from triggers.problem import Problem
 from twelvefold.text import one_line
 from workers.card import Card, unlinked
 from workers.decisions import OTHER_WAYS, Answer, Refused, Wish, closed_as, decide, decision_of
-from workers.links import PATH, Link, Links, NotALink
+from workers.links import PATH, Link, Links
 from workers.store import approvals
 from workers.store.approvals import Row, Vote
 from workers.store.database import Database
-from workers.telemetry import Log, kind_of
+from workers.telemetry import Log
 
+from . import linked
+from .linked import NOWHERE, opened
 from .page import page
 
-Endpoint = Callable[[Request], Awaitable[Response]]
-LONGEST_FORM = 16_384
 CHOICES: dict[str, Answer] = {"approve": "approved", "reject": "rejected", "ask": "more_info"}
-FORM = "application/x-www-form-urlencoded"
-NOWHERE = Problem(404, "Nothing here", "This link is not complete, or it was never made here. Open it from the mail.")
-LATER = Problem(503, "Not now", "Something is out of order here. Open the link again in a minute to see what stands.")
-TOO_OLD = Problem(410, "This link has expired", "Ask whoever runs the agent what became of the question.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,44 +64,14 @@ def routes(db: Database, links: Links | None, ring: Callable[[str, str, str], No
     if links is None:
         return []
 
-    async def show(request: Request) -> Response:
-        return _card_page(await run_in_threadpool(_look, db, links, request.path_params["token"]))
-
-    async def answer(request: Request) -> Response:
-        same_origin(request, links.url)
-        form = fields(request, await read(request, LONGEST_FORM))
-        return await run_in_threadpool(_decide, db, links, request.path_params["token"], form, ring)
-
-    path = PATH + "{token}"
-    return [Route(path, told(show, log), methods=["GET"]), Route(path, told(answer, log), methods=["POST"])]
-
-
-def told(endpoint: Endpoint, log: Log) -> Endpoint:
-    """The endpoint with a page for everything that goes wrong. An error is logged without its text."""
-
-    async def told(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except Problem as problem:
-            return _problem(problem)
-        except Exception as error:
-            log.error("approval_page_failed", error=kind_of(error))
-            return _problem(LATER)
-
-    return told
-
-
-def _problem(problem: Problem) -> Response:
-    return page(problem.title, f"<p>{escape(problem.detail)}</p>", problem.status)
+    return linked.routes(
+        PATH, links, log, lambda token: _card_page(_look(db, links, token)),
+        lambda token, form: _decide(db, links, token, form, ring),
+    )  # fmt: skip
 
 
 def _look(db: Database, links: Links, token: str) -> Shown:
-    try:
-        link = links.read(token)
-    except NotALink:
-        raise NOWHERE from None
-    if link.expired(datetime.now(UTC)):
-        raise TOO_OLD
+    link = opened(links, token)
     with db.connection() as connection:
         row = approvals.question(connection, link.tenant, link.task, link.call, link.asked)
         card = approvals.card(connection, link.tenant, f"{link.task}:email:{link.approver}", link.asked)
@@ -147,29 +107,6 @@ def _decide(
         return _card_page(_look(db, links, token), refused.code, str(refused))
     ring(link.task, shown.card.agent, "answers")
     return _card_page(_look(db, links, token))
-
-
-def same_origin(request: Request, url: str) -> None:
-    """A form of another site is refused. `Origin: null` is ours: that is what no-referrer makes of it."""
-    scheme, _, rest = url.partition("://")
-    origin = request.headers.get("origin", "null")
-    if origin not in ("null", f"{scheme}://{rest.partition('/')[0]}") or request.headers.get(
-        "sec-fetch-site", "same-origin"
-    ) not in ("same-origin", "none"):
-        raise Problem(403, "Not from here", "Decide on the page that the link in the mail opens.")
-
-
-def fields(request: Request, body: bytes) -> dict[str, str]:
-    """The fields of a form, each once. Raises Problem."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        raise Problem(415, "Not a form", f"Send the fields of the page's form as {FORM}.")
-    try:
-        found = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=20)
-    except ValueError:
-        raise Problem(400, "Not a form", "The form cannot be read.") from None
-    if any(len(values) > 1 for values in found.values()):
-        raise Problem(400, "Not a form", "A field of the form is there twice.")
-    return {name: values[0] for name, values in found.items()}
 
 
 def _card_page(shown: Shown, status: int = 200, said: str = "") -> Response:
