@@ -18,6 +18,10 @@ from console.migrate import migrate as run_migrate
 
 from .app import HOME, Home, cli, fail, settings_of
 
+KEPT_ALIVE = 75
+"""Seconds that an idle connection stays open: longer than the 60 s after which load balancers close theirs, since one
+that the server closes first meets the next request with a broken pipe."""
+
 
 @cli.command()
 def worker(
@@ -53,7 +57,7 @@ def http(
     settings = settings_of(HOME)
     uvicorn.run(
         serves[only](settings), host=host, port=port, log_level="warning", access_log=False,
-        timeout_graceful_shutdown=max(1, round(settings.soft_shutdown)),
+        timeout_keep_alive=KEPT_ALIVE, timeout_graceful_shutdown=max(1, round(settings.soft_shutdown)),
     )  # fmt: skip
 
 
