@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, assert_never, cast
 
+from .asked import asked, moved
 from .budget import Usage
 from .canonical import canonical, sha256
+from .change import closed, phase, ready, spent, waits
 from .controls import Explain, Wait
 from .events import (
     ApprovalAsked,
@@ -32,7 +34,6 @@ from .events import (
     Prefetched,
     Previewed,
     Quarantined,
-    Recorded,
     Rejected,
     Reopened,
     Resumed,
@@ -42,8 +43,8 @@ from .events import (
     Stuck,
     Woke,
 )  # fmt: skip
-from .state import INLINE_RESULT, Child, OpenCall, State, unused
-from .verdict import Verdict
+from .record import Recorded
+from .state import Child, OpenCall, State, unused
 
 UNSEEN = (ModelAsked, Started, Finished, Quarantined, LimitReached, ApprovalAsked, Previewed)
 """Bookkeeping that a model has no use for."""
@@ -94,8 +95,8 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
     seq = recorded.seq
     match event:  # the most frequent first
         case ModelAsked():
-            spent = event.spent
-            used = Usage(tokens=spent.tokens_in + spent.tokens_out, usd=spent.usd, active_ms=spent.ms)
+            cost = event.spent
+            used = Usage(tokens=cost.tokens_in + cost.tokens_out, usd=cost.usd, active_ms=cost.ms)
             kept = tuple(row for row in s.window if row[0] >= event.boundary)
             return {"used": s.used.plus(used), "transport": 0, "boundary": event.boundary, "window": kept}
         case Decided():
@@ -107,26 +108,26 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
         case Reopened():
             return _new_run(s, event, recorded)
         case Prefetched():
-            return {"prefetched": seq} | _spent(s, event.ms)
+            return {"prefetched": seq} | spent(s, event.ms)
         case Rejected():
             return {"used": s.used.plus(Usage(decisions=1)), "rejections": s.rejections + 1}
         case PolicyDenied():
-            return _closed(s, denied=1)
+            return closed(s, denied=1)
         case Previewed():
-            return _phase(s, "chosen", previewed=seq, fingerprint=event.fingerprint) | _spent(s, event.ms)
+            return phase(s, "chosen", previewed=seq, fingerprint=event.fingerprint) | spent(s, event.ms)
         case ApprovalAsked():
             assert s.call is not None, "an approval needs an open call"
-            waits = _waits("answer" if event.kind == "question" else "approval")
-            return _asked(s, recorded, event) | waits
+            what = "answer" if event.kind == "question" else "approval"
+            return asked(s, recorded, event) | waits(what)
         case ApprovalMoved():
-            return _approval_moved(s, seq, event)
+            return moved(s, seq, event)
         case Started():
-            return _phase(s, "begun", key=event.key, attempt=event.attempt, due=None) | _ready()
+            return phase(s, "begun", key=event.key, attempt=event.attempt, due=None) | ready()
         case Failed():
             return _failed(s, event)
         case Doubted():
-            waits = _ready() if event.then == "same_key" else _waits("settle")
-            return _phase(s, "doubt", doubt=event.then, due=event.settle_at) | waits | _spent(s, event.ms)
+            then = ready() if event.then == "same_key" else waits("settle")
+            return phase(s, "doubt", doubt=event.then, due=event.settle_at) | then | spent(s, event.ms)
         case Settled():
             return _settled(s, event)
         case Woke():
@@ -134,7 +135,7 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
         case ChildStarted():
             charge = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
             born = (*s.children, Child(id=event.child, agent=event.agent, call=event.call))
-            return _waits("child") | {
+            return waits("child") | {
                 "used": s.used.plus(charge),
                 "children": born,
                 "children_born": s.children_born + 1,
@@ -142,9 +143,9 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
         case ChildReturned():
             return _child_returned(s, seq, event)
         case LimitReached():
-            return _waits("budget")
+            return waits("budget")
         case Stuck():
-            return _waits("operator") if event.then == "operator" else {"reason": "stuck"}
+            return waits("operator") if event.then == "operator" else {"reason": "stuck"}
         case Blocked():
             return _blocked(s, recorded, event)
         case CancelAsked():
@@ -153,9 +154,9 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
             if s.status not in ("waiting", "quarantined"):
                 return {"cancel": True}
             in_doubt = s.call is not None and s.call.phase == "doubt"
-            return {"cancel": True} | (_resting(s) if in_doubt else _ready())
+            return {"cancel": True} | (_resting(s) if in_doubt else ready())
         case DoneRefused():
-            return _closed(s)
+            return closed(s)
         case Finished():
             return {
                 "status": event.status, "waiting_for": None, "call": None, "wait_key": None, "due": None,
@@ -168,40 +169,6 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
             return _resumed(s, event)
         case _:
             assert_never(cast("Any", event))
-
-
-def _ready() -> dict[str, Any]:
-    return {"status": "ready", "waiting_for": None}
-
-
-def _waits(what: str) -> dict[str, Any]:
-    return {"status": "waiting", "waiting_for": what}
-
-
-def _spent(s: State, ms: int) -> dict[str, Any]:
-    return {"used": s.used.plus(Usage(active_ms=ms))} if ms else {}
-
-
-def _phase(s: State, phase: str, **change: Any) -> dict[str, Any]:
-    assert s.call is not None, "an event about a call needs an open call"
-    return {"call": s.call.model_copy(update={"phase": phase, **change})}
-
-
-def _closed(
-    s: State, *, count: int = 0, failed: int = 0, denied: int = 0, seq: int = 0, last: str = ""
-) -> dict[str, Any]:
-    """The open call ends: it is tallied and the task is ready for the next decision."""
-    change: dict[str, Any] = {"call": None, "wait_key": None, **_ready()}
-    if s.call is None:
-        return change
-    old = s.tally(s.call.tool)
-    update: dict[str, Any] = {
-        "count": old.count + count, "failed": old.failed + failed, "denied": old.denied + denied,
-    }  # fmt: skip
-    if count:
-        update |= {"last_seq": seq, "last": last if len(last) <= INLINE_RESULT else ""}
-    others = tuple(t for t in s.tools if t.tool != s.call.tool)
-    return change | {"tools": (*others, old.model_copy(update=update))}
 
 
 def _waits_for_wait(s: State) -> bool:
@@ -218,7 +185,7 @@ def _arrived(s: State, seq: int, recorded: Recorded, event: Arrived) -> dict[str
         change["tainted"] = s.tainted or seq
     awaited = event.wait_key is not None and event.wait_key == s.wait_key
     if _waits_for_wait(s) and (event.kind == "message" or awaited):
-        change |= _closed(s, count=1, seq=seq)
+        change |= closed(s, count=1, seq=seq)
     if event.kind == "message":
         change |= {"fingerprints": (), "message_seq": seq}
     return change
@@ -226,7 +193,7 @@ def _arrived(s: State, seq: int, recorded: Recorded, event: Arrived) -> dict[str
 
 def _new_run(s: State, event: Reopened, recorded: Recorded) -> dict[str, Any]:
     return {
-        **_ready(), "run": event.run, "opened": event.by, "opened_at": recorded.at, "used": Usage(), "extra": Usage(),
+        **ready(), "run": event.run, "opened": event.by, "opened_at": recorded.at, "used": Usage(), "extra": Usage(),
         "ends_at": None, "fingerprints": (), "tools": (), "failures": 0, "rejections": 0, "transport": 0,
         "children_born": 0, "reason": "", "outcome_seq": 0, "prefetched": 0,
     }  # fmt: skip
@@ -235,7 +202,7 @@ def _new_run(s: State, event: Reopened, recorded: Recorded) -> dict[str, Any]:
 def _decided(s: State, seq: int, recorded: Recorded, event: Decided) -> dict[str, Any]:
     if s.call is not None and s.call.phase == "questioned":
         says = Explain.model_validate_json(event.args).text
-        return _phase(s, "questioned", says=says) | {"rejections": 0, "used": s.used.plus(Usage(decisions=1))}
+        return phase(s, "questioned", says=says) | {"rejections": 0, "used": s.used.plus(Usage(decisions=1))}
     call = OpenCall(
         seq=seq, tool=event.tool, args=event.args, kind=event.kind, verdict=event.verdict, digest=event.digest,
         phase="approved" if event.verdict == "auto" else "chosen",
@@ -250,111 +217,58 @@ def _decided(s: State, seq: int, recorded: Recorded, event: Decided) -> dict[str
         return change | {"fingerprints": (*s.fingerprints, mark)[-FINGERPRINTS:]}
     wait = Wait.model_validate_json(event.args)
     due = recorded.at + timedelta(seconds=wait.seconds) if wait.seconds else None
-    change |= _waits("event" if wait.event else "timer")
+    change |= waits("event" if wait.event else "timer")
     change["call"] = call.model_copy(update={"due": due})
     return change | {"wait_key": wait.event, "fingerprints": ()}
 
 
-def _asked(s: State, recorded: Recorded, event: ApprovalAsked) -> dict[str, Any]:
-    assert s.call is not None, "an approval needs an open call"
-    asks = Verdict.model_validate_json(event.verdict)
-    times = {"remind_at": asks.remind, "escalate_at": asks.escalate if asks.escalate_to else None}
-    before = {name: recorded.at + after for name, after in times.items() if after and after < asks.deadline}
-    return _phase(
-        s, "asked", due=event.deadline, digest=event.digest, args=event.args or s.call.args, asked=recorded.seq,
-        asks=asks, **before,
-    )  # fmt: skip
-
-
-OVER: dict[str, Any] = {"due": None, "remind_at": None, "escalate_at": None}
-
-
-def _approval_moved(s: State, seq: int, event: ApprovalMoved) -> dict[str, Any]:
-    assert s.call is not None, "an approval needs an open call"
-    match event.to:
-        case "reminded" | "escalated" | "more_info" | "explained":
-            return _still_asked(s, s.call, event)
-        case "answered":
-            return _closed(s, count=1, seq=seq, last=canonical(event.result))
-        case "approved":
-            return _phase(s, "approved", grant=event.grant, **OVER) | _ready()
-        case "approved_with_edits":
-            return _phase(s, "approved", args=event.args, digest=event.digest, edited=True, **OVER) | _ready()
-        case "edited":
-            return (
-                _phase(s, "chosen", args=event.args, editor=event.by or "", verdict="ask", previewed=0, **OVER)
-                | _ready()
-            )
-        case "stale":
-            return _phase(s, "chosen", stale=s.call.stale + 1, verdict="ask", grant="", previewed=0, **OVER) | _ready()
-        case "expired" if event.then == "allow":
-            return _phase(s, "approved", **OVER) | _ready()
-        case "expired" if event.then == "park":
-            return (
-                _phase(s, "chosen", verdict="ask", previewed=0, **OVER)
-                | _waits("operator")
-                | {"reason": "approval_expired"}
-            )
-    return _closed(s, denied=1)
-
-
-def _still_asked(s: State, call: OpenCall, event: ApprovalMoved) -> dict[str, Any]:
-    if event.to == "more_info":
-        longer = call.due + call.asks.deadline if call.due and call.asks else call.due
-        return _phase(s, "questioned", **OVER | {"due": longer, "says": ""}) | _ready()
-    if event.to == "explained":
-        return _phase(s, "asked", says=event.comment) | _waits("approval") | {"rejections": 0}
-    later = None if event.to == "escalated" else call.escalate_at
-    return _phase(s, "asked", remind_at=None, escalate_at=later) | _waits("approval")
-
-
 def _returned(s: State, seq: int, event: Returned) -> dict[str, Any]:
-    change = _closed(s, count=1, seq=seq, last=canonical(event.result))
-    change |= {"failures": 0} | _spent(s, event.ms)
+    change = closed(s, count=1, seq=seq, last=canonical(event.result))
+    change |= {"failures": 0} | spent(s, event.ms)
     return change | ({"about": event.about} if event.about else {})
 
 
 def _failed(s: State, event: Failed) -> dict[str, Any]:
     if event.call is not None:
-        return _closed(s, failed=1) | {"failures": s.failures + 1} | _spent(s, event.ms)
-    change = {"transport": s.transport + 1} | _spent(s, event.ms)
+        return closed(s, failed=1) | {"failures": s.failures + 1} | spent(s, event.ms)
+    change = {"transport": s.transport + 1} | spent(s, event.ms)
     if event.then == "operator":
-        return change | _waits("operator") | {"reason": event.type}
-    return change | _waits("retry") | {"due": event.not_before}
+        return change | waits("operator") | {"reason": event.type}
+    return change | waits("retry") | {"due": event.not_before}
 
 
 def _blocked(s: State, recorded: Recorded, event: Blocked) -> dict[str, Any]:
     if s.call is None or s.call.phase != "doubt":
-        return _closed(s, denied=1)
+        return closed(s, denied=1)
     # what has begun stays in doubt; only sending it again has to wait
     again = recorded.at + FROZEN_AGAIN
-    return _phase(s, "doubt", due=min(again, event.until or again)) | _waits("settle")
+    return phase(s, "doubt", due=min(again, event.until or again)) | waits("settle")
 
 
 def _settled(s: State, event: Settled) -> dict[str, Any]:
     match event.how:
         case "happened":
-            return _phase(s, "settled", due=None, result=canonical(event.result)) | _ready()
+            return phase(s, "settled", due=None, result=canonical(event.result)) | ready()
         case "not":
-            return _closed(s, failed=1) | {"failures": s.failures + 1}
+            return closed(s, failed=1) | {"failures": s.failures + 1}
         case "abandoned":
-            return _closed(s, failed=1) | {"reason": "in_doubt"}
+            return closed(s, failed=1) | {"reason": "in_doubt"}
         case "unknown":
             then = "find" if event.settle_at else "ask"
-            return _phase(s, "doubt", doubt=then, due=event.settle_at) | _waits("settle")
+            return phase(s, "doubt", doubt=then, due=event.settle_at) | waits("settle")
     assert_never(event.how)
 
 
 def _woke(s: State, event: Woke) -> dict[str, Any]:
     change: dict[str, Any] = {}
     if "wait" in event.passed:
-        change |= {"due": None} | (_ready() if s.waiting_for == "retry" else {})
+        change |= {"due": None} | (ready() if s.waiting_for == "retry" else {})
     if s.call is not None and s.call.phase in ("asked", "questioned"):
-        return change | (_ready() if set(event.passed) - {"wait"} else {})  # what is over, `decide` sees by its time
+        return change | (ready() if set(event.passed) - {"wait"} else {})  # what is over, `decide` sees by its time
     if s.call is not None and any(name != "wait" for name in event.passed):
         if _waits_for_wait(s):
-            return change | _closed(s, count=1, seq=s.seq + 1)
-        change |= _phase(s, s.call.phase, due=None) | _ready()
+            return change | closed(s, count=1, seq=s.seq + 1)
+        change |= phase(s, s.call.phase, due=None) | ready()
     return change
 
 
@@ -367,7 +281,7 @@ def _child_returned(s: State, seq: int, event: ChildReturned) -> dict[str, Any]:
         back = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
         change["used"] = unused(s.used, back)
     if mine and s.call is not None and s.call.seq == mine.call:
-        change |= _closed(s, count=1, seq=s.seq + 1)
+        change |= closed(s, count=1, seq=s.seq + 1)
     return change
 
 
@@ -375,23 +289,23 @@ def _resumed(s: State, event: Resumed) -> dict[str, Any]:
     if event.verb == "raise":
         more = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
         change = {"extra": s.extra.plus(more), "ends_at": event.deadline or s.ends_at}
-        return change | (_ready() if s.waiting_for == "budget" else {})
+        return change | (ready() if s.waiting_for == "budget" else {})
     reason = s.reason if s.reason == "in_doubt" else ""
     fresh = {"failures": 0, "rejections": 0, "transport": 0, "fingerprints": (), "reason": reason, "due": None}
     if s.status == "quarantined":
         return fresh | _resting(s)
-    return fresh | (_ready() if s.waiting_for in ("operator", "retry") else {})
+    return fresh | (ready() if s.waiting_for in ("operator", "retry") else {})
 
 
 def _resting(s: State) -> dict[str, Any]:
     """What the open call is waiting for, or ready."""
     call = s.call
     if call is None or s.held:
-        return _ready()
+        return ready()
     if call.phase == "asked":
-        return _waits("answer" if call.is_question else "approval")
+        return waits("answer" if call.is_question else "approval")
     if call.phase == "doubt" and call.doubt != "same_key" and (call.due or call.doubt == "ask"):
-        return _waits("settle")
+        return waits("settle")
     if _waits_for_wait(s):
-        return _waits("event" if s.wait_key else "timer")
-    return _waits("child") if any(child.call == call.seq for child in s.children) else _ready()
+        return waits("event" if s.wait_key else "timer")
+    return waits("child") if any(child.call == call.seq for child in s.children) else ready()

@@ -14,9 +14,20 @@ from .agent import Agent
 from .controls import Explain
 from .decide import decide
 from .effects import Want
-from .events import ApprovalMoved, Arrived, Decided, Event, Failed, Recorded, Rejected, Returned, Settled, Woke
+from .events import (
+    ApprovalMoved,
+    Arrived,
+    Decided,
+    Event,
+    Failed,
+    Rejected,
+    Returned,
+    Settled,
+    Woke,
+)
 from .fold import fold
 from .policy import judged
+from .record import Recorded
 from .state import State, Task
 
 EXPLAIN = "A person asks about the call that waits for them. Answer with explain; nothing else can be done now."

@@ -26,7 +26,6 @@ from .events import (
     Failed,
     ModelAsked,
     Previewed,
-    Recorded,
     Rejected,
     Returned,
     Settled,
@@ -34,6 +33,7 @@ from .events import (
 )
 from .fold import fold, fold_all
 from .ports import ModelReply
+from .record import Recorded
 from .reducer import Moved, absorb, reduce
 from .replies import read_reply
 from .schema import arguments_of, stored_call

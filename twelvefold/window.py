@@ -32,10 +32,10 @@ from .events import (
     Returned,
     Settled,
     Woke,
-    revive,
 )  # fmt: skip
 from .fold import MOST_WINDOW, SHOWN_TOKENS, UNSEEN, tokens_of
 from .markup import join, tag, to_yaml
+from .record import revive
 from .state import State, Task
 from .text import shorten
 

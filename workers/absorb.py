@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twelvefold.events import Event, Quarantined, Recorded
+from twelvefold.events import Event, Quarantined
 from twelvefold.fold import fold
 from twelvefold.inbox import event_of
+from twelvefold.record import Recorded
 from twelvefold.reducer import absorb as folded
 from twelvefold.reducer import reduce
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from twelvefold.effects import Rest, RunEffect, RunWrite
 from twelvefold.errors import DeadlinePassed, Stale
-from twelvefold.events import ApprovalMoved, Blocked, Event, PolicyDenied, Recorded, Started
+from twelvefold.events import ApprovalMoved, Blocked, Event, PolicyDenied, Started
 from twelvefold.fold import fold
 from twelvefold.policy import recheck
+from twelvefold.record import Recorded
 from twelvefold.state import OpenCall
 
 from .absorb import read_inbox

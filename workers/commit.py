@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from twelvefold.directory import Directory
 from twelvefold.errors import Stale, Unreadable
-from twelvefold.events import ApprovalMoved, Blocked, PolicyDenied, Quarantined, Recorded, hold
+from twelvefold.events import ApprovalMoved, Blocked, PolicyDenied, Quarantined
+from twelvefold.record import Recorded, hold
 from twelvefold.reducer import reduce
 
 from .chances import lost, moved

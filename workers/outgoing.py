@@ -9,8 +9,9 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from twelvefold.decide import budget_of
-from twelvefold.events import ApprovalAsked, ApprovalMoved, ChildReturned, ChildStarted, Finished, Recorded
+from twelvefold.events import ApprovalAsked, ApprovalMoved, ChildReturned, ChildStarted, Finished
 from twelvefold.markup import to_yaml
+from twelvefold.record import Recorded
 from twelvefold.state import Child as ChildRef
 from twelvefold.state import OpenCall, State, unused
 from twelvefold.verdict import Verdict, people

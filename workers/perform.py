@@ -15,7 +15,8 @@ from twelvefold.canonical import plain
 from twelvefold.decide import doubted
 from twelvefold.effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunPreview, RunRead, RunWrite
 from twelvefold.errors import DeadlinePassed, Fatal, ToolError
-from twelvefold.events import Event, Failed, Previewed, Returned, Settled, unhold
+from twelvefold.events import Event, Failed, Previewed, Returned, Settled
+from twelvefold.record import unhold
 from twelvefold.schema import stored_call
 from twelvefold.state import OpenCall
 from twelvefold.text import clean_json, shorten

@@ -15,8 +15,8 @@ from uuid import UUID
 from twelvefold.agent import Agent
 from twelvefold.effects import Rest, Want
 from twelvefold.events import Event as Happening
-from twelvefold.events import Recorded
 from twelvefold.ports import Model
+from twelvefold.record import Recorded
 from twelvefold.reducer import Moved
 from twelvefold.state import State, Task
 

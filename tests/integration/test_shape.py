@@ -23,7 +23,7 @@ from tests.harness import Fleet, fleet
 from tests.stack import Database, fresh
 from twelvefold import Budget, Done, Read, Task, Text, Write
 from twelvefold.canonical import canonical
-from twelvefold.events import event_hash
+from twelvefold.record import event_hash
 from twelvefold.tool import Tool
 from workers.store import alive, quick, sweeps
 

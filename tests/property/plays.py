@@ -46,19 +46,17 @@ from twelvefold.events import (
     Prefetched,
     Previewed,
     Quarantined,
-    Recorded,
     Rejected,
     Resumed,
     Returned,
     Settled,
     Spent,
     Started,
-    hold,
-    unhold,
 )
 from twelvefold.fold import fold
 from twelvefold.policy import judged
 from twelvefold.questions import AskHuman
+from twelvefold.record import Recorded, hold, unhold
 from twelvefold.reducer import Moved, absorb, reduce
 from twelvefold.state import OpenCall
 from twelvefold.testing import EPOCH, TASK_ID

@@ -23,13 +23,11 @@ from twelvefold.events import (
     Decided,
     ModelAsked,
     Previewed,
-    Recorded,
     Returned,
     Started,
-    event_hash,
-    revive,
 )
 from twelvefold.fold import fold_all
+from twelvefold.record import Recorded, event_hash, revive
 from twelvefold.state import OpenCall, Status, WaitingFor
 from twelvefold.testing import TASK_ID, replay
 

@@ -18,14 +18,13 @@ from twelvefold.events import (
     Doubted,
     Event,
     Quarantined,
-    Recorded,
     Resumed,
     Returned,
     Settled,
     Started,
-    hold,
 )
 from twelvefold.fold import fold_all
+from twelvefold.record import Recorded, hold
 from twelvefold.reducer import Moved, absorb, reduce
 from twelvefold.state import Task
 from twelvefold.testing import EPOCH, Played, did_not_happen, doubt, gives, happened, later, play

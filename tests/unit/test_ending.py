@@ -20,8 +20,8 @@ from twelvefold.events import (
     Quarantined,
     Rejected,
     Resumed,
-    hold,
 )
+from twelvefold.record import hold
 from twelvefold.reducer import MOST_TURNS, reduce
 from twelvefold.testing import EPOCH, Played, gives, later, play, replay, says
 

@@ -12,9 +12,10 @@ from pydantic import ValidationError
 
 from twelvefold.canonical import canonical, plain, sha256
 from twelvefold.errors import Unreadable
-from twelvefold.events import TYPES, Arrived, Recorded, Returned, Started, event_hash, hold, revive, unhold
+from twelvefold.events import TYPES, Arrived, Returned, Started
 from twelvefold.fold import fold
 from twelvefold.inbox import event_of
+from twelvefold.record import Recorded, event_hash, hold, revive, unhold
 from twelvefold.state import OpenCall, State, Tally, Task
 from twelvefold.testing import EPOCH
 

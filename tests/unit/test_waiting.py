@@ -23,8 +23,8 @@ from twelvefold.events import (
     Quarantined,
     Resumed,
     Spent,
-    hold,
 )
+from twelvefold.record import hold
 from twelvefold.reducer import absorb, reduce
 from twelvefold.testing import EPOCH, Played, gives, later, play, says
 

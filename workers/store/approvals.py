@@ -9,7 +9,8 @@ from typing import Any
 
 from twelvefold.directory import Directory
 from twelvefold.errors import Stale
-from twelvefold.events import ApprovalAsked, ApprovalMoved, Blocked, Finished, PolicyDenied, Recorded
+from twelvefold.events import ApprovalAsked, ApprovalMoved, Blocked, Finished, PolicyDenied
+from twelvefold.record import Recorded
 from twelvefold.verdict import APPROVED, OPEN, Verdict, people
 
 from .claims import Claimed

@@ -13,7 +13,8 @@ from functools import lru_cache
 from secrets import token_hex
 from typing import Any, LiteralString
 
-from twelvefold.events import Finished, Recorded, event_hash
+from twelvefold.events import Finished
+from twelvefold.record import Recorded, event_hash
 from twelvefold.state import STATE_VERSION, State
 
 from .claims import Claimed

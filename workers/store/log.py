@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from twelvefold.events import Recorded, revive
+from twelvefold.record import Recorded, revive
 from twelvefold.window import UNSEEN_TYPES, Row
 
 from .database import Database

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from uuid import NAMESPACE_OID, uuid5
 
 from twelvefold.controls import Wait
-from twelvefold.events import Decided, Recorded
+from twelvefold.events import Decided
+from twelvefold.record import Recorded
 from twelvefold.state import State
 
 from .claims import Claimed
