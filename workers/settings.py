@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StringConstraints, ValidationError
 
 from triggers.declared import Sources, secrets_variable
 from twelvefold.directory import Directory
@@ -66,6 +66,10 @@ class Settings(BaseModel):
     """The address that people reach the public application at. Mails have no links without it."""
     link_secrets: tuple[Annotated[SecretStr, Field(min_length=32)], ...] = ()
     """Sign the links in mails: the first signs, all verify. Mails have no links without one."""
+    mail_in_domain: Annotated[str, StringConstraints(to_lower=True, pattern=r"^[A-Za-z0-9.-]{1,200}$")] | None = None
+    """The domain of the addresses that letters are answered at. Without it letters name none."""
+    mail_in_separator: Literal["+", "-"] = "+"
+    """What stands before the token in an address; some mail servers take no `+`."""
     webhook_sources: Sources = Field(default_factory=dict)
     webhook_max_body: int = Field(default=5_000_000, ge=1)
     services: Services = Field(default_factory=dict)
