@@ -10,9 +10,10 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx2
+import psycopg
 import pytest
 from starlette.testclient import TestClient
 
@@ -26,7 +27,8 @@ from tests.callers import callers, stepping
 from tests.hands import beside, once, until
 from tests.harness import NO_BROKER, Fleet, fleet
 from twelvefold import Done, Task, Text
-from workers.store import tokens
+from twelvefold.state import WaitingFor
+from workers.store import threads, tokens
 
 
 def test_a_post_that_waits_answers_with_the_events_of_the_finished_turn(fresh_database: Any) -> None:
@@ -58,6 +60,15 @@ def test_a_turn_ends_where_a_person_has_to_decide(fresh_database: Any) -> None:
         second = api.post(f"{last['response_url']}?wait=30", yes)
         assert second.status_code == 200 and second.json()["status"] == "done"
         assert second.json()["events"][0]["type"] == "ApprovalMoved"
+
+
+def test_a_turn_is_over_exactly_when_only_a_person_can_go_on(fresh_database: Any) -> None:
+    with fleet(fresh_database, once(KeepNote(text="x"))) as f:
+        task, over = f.open("notes"), {"approval", "answer", "budget", "operator", "settle"}
+        for what in get_args(WaitingFor):
+            with psycopg.connect(fresh_database.app.replace("+psycopg", "")) as connection:
+                connection.execute("UPDATE agent_tasks SET status = 'waiting', waiting_for = %s", (what,))
+            assert threads.resting(f.run.db, [task]) == ({task} if what in over else set()), what
 
 
 def test_a_wait_ends_with_its_time_and_without_a_worker_or_a_broker(fresh_database: Any) -> None:

@@ -76,7 +76,7 @@ RESTING = """
 SELECT id::text FROM agent_tasks
  WHERE id = ANY(%(ids)s::uuid[])
    AND (status IN ('done', 'failed', 'cancelled', 'quarantined')
-        OR (status = 'waiting' AND waiting_for IN ('approval', 'budget', 'operator', 'settle')))
+        OR (status = 'waiting' AND waiting_for IN ('approval', 'answer', 'budget', 'operator', 'settle')))
 """
 
 
