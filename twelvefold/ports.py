@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,10 @@ class Letter:
     follows: tuple[str, ...] = ()
     """The ids of our own earlier letters of the same conversation, oldest first."""
     headers: dict[str, str] = field(default_factory=dict)
+    thread: str = ""
+    """The receipt of the first of them: where a channel with threads goes on."""
+    replaces: str = ""
+    """The receipt of the letter that this one changes, where the channel can change what was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +90,20 @@ class Receipt:
     """What was said of each recipient who did not get it, while others did."""
 
 
-class NotSent(Exception):
-    """It certainly did not go out. `retry` says whether trying later may help; `retry_after` is in seconds."""
+Holds = Literal["letter", "destination", "channel"]
 
-    def __init__(self, reason: str, *, retry: bool, retry_after: float | None = None) -> None:
+
+class NotSent(Exception):
+    """It certainly did not go out. `retry` says whether trying later may help; `retry_after` is in seconds, and `holds`
+    says what waits so long: this letter, all to its destination, or all of the channel.
+    """
+
+    def __init__(self, reason: str, *, retry: bool, retry_after: float | None = None, holds: Holds = "letter") -> None:
         super().__init__(reason)
         self.reason = reason
         self.retry = retry
         self.retry_after = retry_after
+        self.holds = holds
 
 
 class PerhapsSent(Exception):
@@ -104,3 +114,23 @@ class Channel(Protocol):
     """A way out. Raises NotSent or PerhapsSent; any other exception counts as PerhapsSent."""
 
     def push(self, letter: Letter) -> Receipt: ...
+
+
+@runtime_checkable
+class Finds(Channel, Protocol):
+    """A channel that can tell whether a letter is there already, so that one in doubt is never sent twice."""
+
+    def find(self, letter: Letter) -> Receipt | None:
+        """The receipt of a letter that did arrive; None when sending it now is right: it is not there, or the other
+        side knows it by its id and takes it once. Raises NotSent when that cannot be told now.
+        """
+        ...
+
+
+@runtime_checkable
+class Paced(Channel, Protocol):
+    """A channel whose destinations take so many letters and no more."""
+
+    def pace(self, recipient: str) -> tuple[str, float]:
+        """The name of the recipient's destination, and the seconds between two letters to it."""
+        ...

@@ -1,29 +1,27 @@
 """The relay: one outbox row to its channel, sent without a transaction open, settled by its claim token.
 
-A row holds what is said; only here a question gets its link and its word, which are stored nowhere.
+What certainly did not go out is tried again later; nobody sleeps for it. What may have gone out is looked for where the
+channel can tell, and is `unknown` elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 from time import monotonic
 from uuid import uuid4
 
-from twelvefold.ports import Channel, Letter, NotSent, PerhapsSent
+from twelvefold.ports import Channel, Finds, Letter, NotSent, Paced, PerhapsSent, Receipt
 
-from . import question
-from .card import Card, letter_text
 from .chances import patiently
 from .intake import put
-from .links import ANSWER_PATH, Link, from_settings
 from .outgoing import TASK_CHANNEL
-from .question import Asking
-from .store import approvals, inbox, outbox, questions
+from .stand_ins import stand_in
+from .store import inbox, outbox, paces
 from .store.inbox import Entry
-from .store.outbox import Taken
+from .store.outbox import Became, Taken
 from .telemetry import kind_of
 from .work import Runtime
+from .writing import Pointless, written
 
 SEND_S = 60.0
 STALLED_S = 5.0
@@ -32,112 +30,112 @@ FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 3600.0
 ATTEMPTS = 56
 """About two days."""
-LINK_LIVES = timedelta(days=1)
-"""So long after the deadline a link still shows what became of the question."""
 
 
 def deliver(letter_id: str, run: Runtime, channels: Mapping[str, Channel]) -> str:
     """Push one row. Returns its new state, or `nothing` when it was not there to be taken."""
     began, claim = monotonic(), uuid4()
-    taken = patiently(run, lambda: outbox.take(run.db, letter_id, claim, SEND_S))
+    again = [name for name, channel in channels.items() if isinstance(channel, Finds)]
+    taken = patiently(run, lambda: outbox.take(run.db, letter_id, claim, SEND_S, again))
     if taken is None:
         return "nothing"
     if taken.channel == TASK_CHANNEL:
         return _to_task(taken, run)
     channel = channels.get(taken.channel)
     if channel is None:
-        return _settle(run, taken, "failed", error=f"no channel named {taken.channel}")
+        return _dead(run, taken, NotSent(f"no channel named {taken.channel}", retry=False))
+    wait = _must_wait(run, taken, channel)
+    if wait is not None:
+        return _settle(run, taken, Became("pending", wait=wait, put_back=True))
     try:
-        letter = _letter(taken, run)
+        letter = written(taken, run)
     except NotSent as error:
         return _not_sent(run, taken, error)
     except Exception as error:  # whatever it is, nothing has gone out
         return _not_sent(run, taken, NotSent(f"the letter could not be written: {kind_of(error)}", retry=True))
     if monotonic() - began > STALLED_S:
         return _not_sent(run, taken, NotSent("the relay stood still after it had taken the letter", retry=True))
+    return _push(run, taken, channel, letter)
+
+
+def _must_wait(run: Runtime, taken: Taken, channel: Channel) -> float | None:
+    """The seconds until its destination takes another letter; None when it takes this one now."""
+    if not isinstance(channel, Paced):
+        return None
+    destination, gap = channel.pace(taken.recipient)
+    wait = patiently(run, lambda: paces.slot(run.db, taken.channel, destination, gap))
+    return None if wait is None else wait + run.dice.uniform(0, max(gap, 0.1))
+
+
+def _push(run: Runtime, taken: Taken, channel: Channel, letter: Letter) -> str:
     try:
-        receipt = channel.push(letter)
+        receipt = _found(taken, channel, letter) or channel.push(letter)
     except NotSent as error:
-        return _not_sent(run, taken, error)
+        return _not_sent(run, taken, error, channel)
     except (PerhapsSent, Exception) as error:
-        run.log.error("send_unknown", letter=taken.id, channel=taken.channel, error=kind_of(error))
-        return _settle(run, taken, "unknown", error="the answer was lost; it may have gone out")
-    return _settle(run, taken, "sent", receipt=receipt.reference, error="; ".join(receipt.refused) or None)
+        return _in_doubt(run, taken, channel, error)
+    return _settle(run, taken, Became("sent", receipt=receipt.reference, error="; ".join(receipt.refused) or None))
 
 
-def _letter(taken: Taken, run: Runtime) -> Letter:
-    """The letter as it goes out. A result answers the last question of its conversation, in whose thread mail programs
-    show it only under the same subject.
-    """
-    p = taken.payload
-    at = datetime.fromisoformat(p["at"]) if "at" in p else taken.created_at
-    before = outbox.earlier(run.db, taken)
-    asked = [letter.subject for letter in before if letter.asks]
-    subject, text = p.get("subject", ""), p.get("text", "")
-    if "card" in p:
-        text = _question(taken, run, Card.model_validate(p["card"]))
-    elif "question" in p:
-        text = _asking(taken, run, Asking.model_validate(p["question"]))
-    elif asked:
-        subject, text = f"Re: {asked[-1]}", f"{subject}\n\n{text}"
-    return Letter(
-        id=taken.id, channel=taken.channel, recipient=taken.recipient, subject=subject, text=text, created_at=at,
-        follows=tuple(letter.id for letter in before),
-    )  # fmt: skip
+def _found(taken: Taken, channel: Channel, letter: Letter) -> Receipt | None:
+    """The receipt of a letter whose earlier attempt went out after all."""
+    return channel.find(letter) if taken.doubtful and isinstance(channel, Finds) else None
 
 
-def _question(taken: Taken, run: Runtime, card: Card) -> str:
-    """The text that asks. Raises NotSent when the question was over before it could be asked."""
-    with run.db.connection() as connection:
-        row = approvals.question(connection, taken.tenant, card.task, card.call, card.asked)
-    if row is None or not row.open:
-        raise NotSent("the question was over before it was sent", retry=False)
-    links = from_settings(run.settings)
-    if links is None:
-        return letter_text(card, None, None)
-    link = _link(taken, card)
-    return letter_text(card, links.address(link), links.word(link) if card.word else None)
+def _in_doubt(run: Runtime, taken: Taken, channel: Channel, error: Exception) -> str:
+    """It may have gone out: it is looked for at the next attempt, or nobody can tell."""
+    if isinstance(channel, Finds) and taken.attempts < ATTEMPTS:
+        run.log.warning("send_in_doubt", letter=taken.id, channel=taken.channel, error=kind_of(error))
+        wait = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (taken.attempts - 1))
+        return _settle(run, taken, Became("pending", error="it may have gone out", wait=wait, doubtful=True))
+    run.log.error("send_unknown", letter=taken.id, channel=taken.channel, error=kind_of(error))
+    return _settle(run, taken, Became("unknown", error="the answer was lost; it may have gone out"))
 
 
-def _asking(taken: Taken, run: Runtime, asking: Asking) -> str:
-    """The text of a question to be answered. Raises NotSent as `_question` does."""
-    with run.db.connection() as connection:
-        rows = questions.find(connection, taken.tenant, asking.task, asking.call, asking.asked)
-    if not rows or not rows[0].open:
-        raise NotSent("the question was over before it was sent", retry=False)
-    links = from_settings(run.settings)
-    return question.letter_text(asking, None if links is None else links.address(_link(taken, asking), ANSWER_PATH))
-
-
-def _link(taken: Taken, asked: Card | Asking) -> Link:
-    return Link(
-        tenant=taken.tenant,
-        task=asked.task,
-        call=asked.call,
-        asked=asked.asked,
-        approver=taken.recipient,
-        expires=int((asked.deadline + LINK_LIVES).timestamp()),
-    )
-
-
-def _not_sent(run: Runtime, taken: Taken, error: NotSent) -> str:
+def _not_sent(run: Runtime, taken: Taken, error: NotSent, channel: Channel | None = None) -> str:
     final = not error.retry or taken.attempts >= ATTEMPTS
-    run.log.warning("not_sent", letter=taken.id, channel=taken.channel, attempt=taken.attempts, final=final)
     if final:
-        return _settle(run, taken, "failed", error=error.reason)
+        return _dead(run, taken, error)
+    run.log.warning("not_sent", letter=taken.id, channel=taken.channel, attempt=taken.attempts)
     wait = max(error.retry_after or 0, min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (taken.attempts - 1)))
-    return _settle(run, taken, "pending", error=error.reason, wait=wait)
+    if error.holds != "letter" and error.retry_after and isinstance(channel, Paced):
+        _hold(run, taken, "*" if error.holds == "channel" else channel.pace(taken.recipient)[0], error.retry_after)
+    return _settle(run, taken, Became("pending", error=error.reason, wait=wait))
 
 
-def _settle(
-    run: Runtime, taken: Taken, state: str, *, receipt: str | None = None, error: str | None = None, wait: float = 0
-) -> str:  # fmt: skip
+def _hold(run: Runtime, taken: Taken, destination: str, seconds: float) -> None:
+    def hold() -> None:
+        with run.db.connection() as connection:
+            paces.hold(connection, taken.channel, destination, seconds)
+
+    patiently(run, hold)
+
+
+def _dead(run: Runtime, taken: Taken, error: NotSent) -> str:
+    """Nobody tries it any more: operators are told, and whoever stands in for the recipient gets it."""
+    if isinstance(error, Pointless):
+        return _settle(run, taken, Became("failed", error=error.reason))
+    instead = stand_in(run.settings.stand_ins, taken.channel, taken.recipient, taken.payload)
+
+    def settle() -> bool:
+        with run.db.transaction() as connection:
+            ours = outbox.settle(connection, taken, Became("failed", error=error.reason))
+            if ours and instead is not None:
+                outbox.reroute(connection, taken, *instead)
+            return ours
+
+    run.log.error("letter_dead", letter=taken.id, channel=taken.channel, attempt=taken.attempts,
+                  instead=None if instead is None else instead[0])  # fmt: skip
+    return "failed" if patiently(run, settle) else "lost"
+
+
+def _settle(run: Runtime, taken: Taken, became: Became) -> str:
     def settle() -> bool:
         with run.db.connection() as connection:
-            return outbox.settle(connection, taken, state, receipt=receipt, error=error, wait=wait)
+            return outbox.settle(connection, taken, became)
 
     # what is known now nobody would know later: a database that is away for a while is waited for
-    return state if patiently(run, settle) else "lost"
+    return became.state if patiently(run, settle) else "lost"
 
 
 def _to_task(taken: Taken, run: Runtime) -> str:
@@ -151,5 +149,5 @@ def _to_task(taken: Taken, run: Runtime) -> str:
         if p["kind"] == "cancel":
             inbox.ask_cancel(connection, taken.recipient)
         verdict = put(connection, entry, person=False)
-        outbox.settle(connection, taken, "sent", receipt=verdict.outcome)
+        outbox.settle(connection, taken, Became("sent", receipt=verdict.outcome))
     return "sent"

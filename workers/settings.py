@@ -18,6 +18,7 @@ from triggers.declared import Sources, secrets_variable
 from twelvefold.directory import Directory
 
 from .services import Services
+from .stand_ins import StandIns
 
 VARIABLES = {
     "database_url": "DATABASE_URL", "owner_database_url": "OWNER_DATABASE_URL", "broker_url": "BROKER_URL",
@@ -75,6 +76,8 @@ class Settings(BaseModel):
     services: Services = Field(default_factory=dict)
     directory: Annotated[Directory, BeforeValidator(_directory)] = Directory()
     """Names of people, groups and channels with their addresses, as JSON; agents and models use the names."""
+    stand_ins: StandIns = Field(default_factory=dict)
+    """Where a letter goes that cannot reach its recipient, as JSON of CHANNEL:RECIPIENT."""
     api_wait: float = Field(default=0.0, ge=0, le=60)
     """How long a POST to the API waits for the end of the turn when it does not say so itself."""
     db_pool: int = Field(default=12, ge=2)

@@ -39,7 +39,7 @@ def tasks(
         rows = threads.tasks(
             db, tenant, agents=None if agent is None else [agent], status=status, waiting_for=waiting, most=most
         )
-    _list(rows, views.task, as_json)
+    listed(rows, views.task, as_json)
 
 
 @cli.command()
@@ -92,7 +92,7 @@ def approvals(tenant: Tenant = None, most: Most = 50, as_json: Json = False, hom
     """List the questions that wait for a decision, oldest first."""
     with database(home) as db:
         rows = threads.approvals(db, tenant, most=most)
-    _list(rows, views.approval, as_json)
+    listed(rows, views.approval, as_json)
 
 
 @cli.command()
@@ -100,7 +100,7 @@ def grants(tenant: Tenant = None, most: Most = 50, as_json: Json = False, home: 
     """List approvals that hold for more than one call, newest first: until when, how often used, by whom revoked."""
     with database(home) as db:
         rows = stored.listed(db, tenant, most=most)
-    _list(rows, views.grant, as_json)
+    listed(rows, views.grant, as_json)
 
 
 @cli.command()
@@ -115,20 +115,11 @@ def arrivals(
     """List what reached us, newest first: accepted, ignored, failed or unclaimed, and why."""
     with database(home) as db:
         rows = threads.arrivals(db, tenant, state=state, source=source, most=most)
-    _list(rows, views.arrival, as_json)
+    listed(rows, views.arrival, as_json)
 
 
-@cli.command()
-def outbox(
-    state: State = None, tenant: Tenant = None, most: Most = 50, as_json: Json = False, home: Home = HOME
-) -> None:
-    """List letters, newest first: pending, sending, sent, failed or unknown."""
-    with database(home) as db:
-        rows = threads.letters(db, tenant, state=state, most=most)
-    _list(rows, views.letter, as_json)
-
-
-def _list(rows: Iterable[dict[str, Any]], view: Callable[[dict[str, Any]], str], as_json: bool) -> None:
+def listed(rows: Iterable[dict[str, Any]], view: Callable[[dict[str, Any]], str], as_json: bool) -> None:
+    """Rows as lines or as JSON."""
     if as_json:
         return say_json(rows)
     for row in rows:

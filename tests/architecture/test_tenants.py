@@ -15,6 +15,7 @@ from .tree import modules, source
 
 WITHOUT_TENANT = {
     "workers_alive": "processes serve every tenant",
+    "paces": "destinations outside, which all tenants share",
     "sweeps": "leases of the sweeper, which serves every tenant",
     "deployments": "rows of an agent, which are its author's to divide",
     "commits": "rows of an agent, which are its author's to divide",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .claims import PAUSED
 from .database import Database
+from .outbox import BEHIND
 
 SUSPECT = f"""
 SELECT t.id FROM agent_tasks t
@@ -79,21 +80,21 @@ UPDATE arrivals SET state = 'ignored', reason = 'unclaimed'
                  AND received_at < statement_timestamp() - interval '24 hours' LIMIT 100)
 """
 
-LETTERS = """
+LETTERS = f"""
 WITH chosen AS (
     SELECT o.id FROM outbox o
      WHERE o.state = 'pending' AND o.due_at <= statement_timestamp()
        AND (o.nudged_at IS NULL OR o.nudged_at < clock_timestamp() - make_interval(secs => %(renudge)s))
-       AND NOT EXISTS (SELECT FROM outbox p WHERE p.conversation = o.conversation AND p.tenant = o.tenant
-                          AND p.n < o.n AND p.state IN ('pending', 'sending'))
+       AND NOT {BEHIND}
      ORDER BY o.due_at LIMIT %(room)s FOR UPDATE SKIP LOCKED)
 UPDATE outbox o SET nudged_at = clock_timestamp() FROM chosen WHERE o.id = chosen.id
 RETURNING o.id::text, o.channel, o.n
 """
 
 LOST_LETTERS = """
-UPDATE outbox SET state = CASE WHEN channel = 'task' THEN 'pending' ELSE 'unknown' END, nudged_at = NULL,
-       error = 'the worker was lost while sending', settled_at = CASE WHEN channel <> 'task' THEN clock_timestamp() END
+UPDATE outbox SET state = CASE WHEN channel = 'task' OR again THEN 'pending' ELSE 'unknown' END, nudged_at = NULL,
+       doubtful = again, error = 'the worker was lost while sending',
+       settled_at = CASE WHEN channel <> 'task' AND NOT again THEN clock_timestamp() END
  WHERE state = 'sending' AND claimed_until < statement_timestamp()
 RETURNING state
 """
@@ -138,7 +139,9 @@ def set_aside(db: Database) -> int:
 
 
 def give_up(db: Database) -> int:
-    """Letters whose worker was lost while sending: how many became `unknown`. News for a task is simply sent again."""
+    """Letters whose worker was lost while sending: how many became `unknown`. The others are sent again: news for a
+    task, and what its channel looks for before it sends once more.
+    """
     with db.connection() as connection:
         return [state for (state,) in connection.execute(LOST_LETTERS).fetchall()].count("unknown")
 

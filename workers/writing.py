@@ -1,0 +1,99 @@
+"""A row of the outbox as the letter that goes out. A row holds what is said; only here a question gets its link and its
+word, which are stored nowhere.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from twelvefold.ports import Letter, NotSent
+
+from . import question
+from .card import Card, letter_text
+from .links import ANSWER_PATH, Link, from_settings
+from .question import Asking
+from .store import approvals, outbox, questions
+from .store.outbox import Earlier, Taken
+from .work import Runtime
+
+LINK_LIVES = timedelta(days=1)
+"""So long after the deadline a link still shows what became of the question."""
+
+
+class Pointless(NotSent):
+    """What the letter says no longer matters to anybody, so nobody misses it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, retry=False)
+
+
+def written(taken: Taken, run: Runtime) -> Letter:
+    """The letter as it goes out. A result answers the last question of its conversation, in whose thread mail programs
+    show it only under the same subject.
+    """
+    p = taken.payload
+    at = datetime.fromisoformat(p["at"]) if "at" in p else taken.created_at
+    before = outbox.earlier(run.db, taken)
+    asked = [letter.subject for letter in before if letter.asks]
+    subject, text = p.get("subject", ""), p.get("text", "")
+    if "card" in p:
+        text = _question(taken, run, Card.model_validate(p["card"]))
+    elif "question" in p:
+        text = _asking(taken, run, Asking.model_validate(p["question"]))
+    elif asked:
+        subject, text = f"Re: {asked[-1]}", f"{subject}\n\n{text}"
+    return Letter(
+        id=taken.id, channel=taken.channel, recipient=taken.recipient, subject=subject,
+        text=p.get("instead", "") + text, created_at=at, follows=tuple(letter.id for letter in before),
+        replaces=_original(taken, before), thread=next((letter.receipt for letter in before if letter.receipt), ""),
+    )  # fmt: skip
+
+
+def _original(taken: Taken, before: list[Earlier]) -> str:
+    """The receipt of the letter that this one changes. Raises Pointless when that one never arrived."""
+    key = taken.payload.get("edits")
+    if key is None:
+        return ""
+    receipt = next((letter.receipt for letter in before if letter.key == key and letter.receipt), None)
+    if receipt is None:
+        raise Pointless("the letter that this one changes never arrived")
+    return receipt
+
+
+def _question(taken: Taken, run: Runtime, card: Card) -> str:
+    """The text that asks. Raises NotSent when the question was over before it could be asked."""
+    with run.db.connection() as connection:
+        row = approvals.question(connection, taken.tenant, card.task, card.call, card.asked)
+    if row is None or not row.open:
+        raise Pointless("the question was over before it was sent")
+    links, link = from_settings(run.settings), _link(taken, card)
+    if links is None or link is None:
+        return letter_text(card, None, None)
+    return letter_text(card, links.address(link), links.word(link) if card.word else None)
+
+
+def _asking(taken: Taken, run: Runtime, asking: Asking) -> str:
+    """The text of a question to be answered. Raises NotSent as `_question` does."""
+    with run.db.connection() as connection:
+        rows = questions.find(connection, taken.tenant, asking.task, asking.call, asking.asked)
+    if not rows or not rows[0].open:
+        raise Pointless("the question was over before it was sent")
+    links, link = from_settings(run.settings), _link(taken, asking)
+    return question.letter_text(asking, None if links is None or link is None else links.address(link, ANSWER_PATH))
+
+
+def _link(taken: Taken, asked: Card | Asking) -> Link | None:
+    """The link of the one who is asked; None for whoever only stands in and may not decide in that name."""
+    approver = taken.payload.get("for", taken.recipient)
+    return (
+        None
+        if not approver
+        else Link(
+            tenant=taken.tenant,
+            task=asked.task,
+            call=asked.call,
+            asked=asked.asked,
+            approver=approver,
+            expires=int((asked.deadline + LINK_LIVES).timestamp()),
+        )
+    )
