@@ -14,6 +14,7 @@ class Arrived:
     `key` is the sender's name of this delivery: the same key from the same source is the same fact. `payload` has
     passed the text gate (`cleaned` code points were changed); `raw` holds the bytes as they came. `headers` have
     lower-case names and no credentials. `conversation` names what it belongs to, `proof` what showed who sent it.
+    With `ignore`, a reason in a word, it is kept and opens nothing.
     """
 
     tenant: str
@@ -27,6 +28,7 @@ class Arrived:
     conversation: str | None
     proof: str
     cleaned: int = 0
+    ignore: str = ""
 
 
 Outcome = Literal["accepted", "duplicate", "ignored", "failed"]

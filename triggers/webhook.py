@@ -7,7 +7,7 @@ verified; parsing and `accept` run in a thread; what a sender repeats gets the s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from starlette.concurrency import run_in_threadpool
@@ -17,11 +17,10 @@ from starlette.routing import Route
 
 from twelvefold.text import clean, inspect_json
 
-from .body import inflate, parse, read
+from .adapter import Received, Source, Unverified
+from .body import read
 from .envelope import Accept, Arrived, Verdict
 from .problem import Problem
-from .signature import Unverified, verify
-from .source import Source, kind, names
 
 _log = logging.getLogger(__name__)
 _CREDENTIALS = frozenset({"authorization", "proxy-authorization", "cookie", "x-gitlab-token", "x-api-key"})
@@ -41,69 +40,77 @@ def routes(
     """
     waiting = 0
 
-    async def handed_on(label: str, source: Source, request: Request, raw: bytes, proof: str) -> Response:
+    async def handed_on(source: Source, received: Received, proof: str) -> Response:
         nonlocal waiting
         if waiting >= at_once:
             raise _busy()
         waiting += 1
         try:
-            return await run_in_threadpool(_take, label, source, request, raw, proof, accept, max_body)
+            return await run_in_threadpool(_take, source, received, proof, accept)
         finally:
             waiting -= 1
 
     async def hook(request: Request) -> Response:
         label = request.path_params["source"]
+        source = sources.get(label)
         try:
-            raw = await read(request, max_body)
-            source = sources.get(label)
+            limit = (source and source.max_body) or max_body
+            raw = await read(request, limit)
             if source is None:
                 raise Problem(404, "Unknown source", "No webhook source of this name is set up here. Check the URL.")
-            proof = _proof(source, request, raw, clock())
-            return await handed_on(label, source, request, raw, proof)
+            received = Received(label, raw, tuple(request.headers.items()), clock(), limit)
+            return await handed_on(source, received, _proof(source, received))
         except Problem as problem:
-            return problem.answer()
+            return _refused(problem, source)
         except ClientDisconnect:
             return Response(status_code=400)
 
     return [Route("/hooks/{source}", hook, methods=["POST"], name="hooks")]
 
 
-def _proof(source: Source, request: Request, raw: bytes, now: datetime) -> str:
-    secrets = [secret.encode() for secret in source.secrets]
+def _proof(source: Source, received: Received) -> str:
     try:
-        index = verify(source.scheme, secrets, request.headers.items(), raw, now)
+        return source.verifier.verify(received)
     except Unverified as error:
-        challenge = {"WWW-Authenticate": f'Signature header="{source.scheme.header}"'}
-        raise Problem(401, "Signature not verified", error.reason, challenge) from None
-    return f"hmac:{kind(source)}#{index}"
+        raise Problem(401, "Signature not verified", error.reason, {"WWW-Authenticate": error.challenge}) from None
 
 
-def _take(
-    label: str, source: Source, request: Request, raw: bytes, proof: str, accept: Accept, max_body: int
-) -> Response:
+def _refused(problem: Problem, source: Source | None) -> Response:
+    """The problem as this sender understands it: some try again for hours unless a certain status tells them not to."""
+    if source is not None and source.refusal is not None and problem.status < 500:
+        problem.status = source.refusal
+    return problem.answer()
+
+
+def _take(source: Source, received: Received, proof: str, accept: Accept) -> Response:
     """Translate, hand on, answer: in a thread, since a large body takes its time and `accept` waits for a commit."""
-    body = inflate(raw, request.headers.get("content-encoding", ""), max_body)
-    payload = parse(body, request.headers.get("content-type", "application/json"))
-    named = names(source, label, request.headers, payload, raw)
-    gate = inspect_json(payload)
+    try:
+        said = source.translator.translate(received)
+    except Problem:
+        raise
+    except Exception as error:  # of a third party's adapter; what it says may quote the body
+        _log.error("webhook of source %s not translated: %s", received.source, type(error).__name__)
+        raise _busy() from None
+    gate = inspect_json(said.payload)
     arrived = Arrived(
         tenant=source.tenant,
-        source=label,
-        key=named.key,
-        type=named.type,
+        source=received.source,
+        key=said.key,
+        type=said.type,
         payload=gate.value,
-        raw=raw,
-        headers=_kept(request.headers.items()),
-        sender=named.sender,
-        conversation=named.conversation,
+        raw=received.raw,
+        headers=_kept(received.headers),
+        sender=said.sender,
+        conversation=said.conversation,
         proof=proof,
         cleaned=gate.changed,
+        ignore=said.ignore,
     )
     try:
         return _answer(accept(arrived))
     except Exception as error:
         # The text of a database error may quote the row, so only its kind is told.
-        _log.error("webhook of source %s not stored: %s", label, type(error).__name__)
+        _log.error("webhook of source %s not stored: %s", received.source, type(error).__name__)
         raise _busy() from None
 
 
@@ -120,7 +127,7 @@ def _busy() -> Problem:
     )
 
 
-def _kept(pairs: list[tuple[str, str]]) -> dict[str, str]:
+def _kept(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The headers to keep beside the body, without credentials; the signature stays, it shows what was checked."""
     kept: dict[str, str] = {}
     for name, value in pairs:

@@ -46,6 +46,8 @@ class Intake:
             headers=arrived.headers, sender=arrived.sender, conversation=arrived.conversation, proof=arrived.proof,
             state="ignored", reason="no_binding", cleaned=arrived.cleaned,
         )  # fmt: skip
+        if arrived.ignore:
+            return self._store_only(replace(entry, reason=arrived.ignore))
         bound = self.registry.bound(source, type_)
         if bound is None:
             return self._store_only(entry)

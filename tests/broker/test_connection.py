@@ -19,7 +19,8 @@ from starlette.testclient import TestClient
 from console import web
 from console.migrate import ROOT
 from tests.proxy import Proxy
-from triggers.signature import GITHUB, sign
+from triggers.schemes import GITHUB
+from triggers.signature import sign
 from workers.lanes import LANES
 from workers.pulse import Canary
 

@@ -11,7 +11,7 @@ import pytest
 from console.migrate import ROOT
 from console.sources import sources
 from triggers.declared import RESERVED
-from triggers.source import Generic
+from triggers.proofs import Signed
 from workers.settings import ConfigurationError, load
 
 ENOUGH = {"DATABASE_URL": "postgresql://app@localhost/x", "BROKER_URL": "redis://localhost/0"}
@@ -75,9 +75,9 @@ def test_a_declared_source_has_its_secrets_in_a_variable_or_a_file_and_shows_non
     for given in (by_file, by_value):
         settings = load({**ENOUGH, "TWELVEFOLD_WEBHOOK_SOURCES": SHOP, **given})
         shop = sources(settings)["shop"]
-        assert isinstance(shop, Generic)
-        assert shop.secrets == ("the-new-secret-of-the-shop", "the-old-secret-of-the-shop")
-        assert shop.scheme.window == shop.scheme.ahead == 300
+        assert isinstance(shop.verifier, Signed)
+        assert shop.verifier.secrets == ("the-new-secret-of-the-shop", "the-old-secret-of-the-shop")
+        assert shop.verifier.schemes[0].window == shop.verifier.schemes[0].ahead == 300
         assert shop.tenant == "default"
         assert "secret-of" not in f"{settings!r} {settings.masked()} {shop!r}"
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triggers.signature import GITHUB, Scheme, Unverified, sign, verify
+from triggers.adapter import Unverified
+from triggers.schemes import GITHUB, SLACK
+from triggers.signature import Scheme, sign, verify
 from twelvefold.errors import DeclarationError
 
 NOW = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
@@ -17,12 +19,6 @@ STAMP = "1700000000"
 SECRET = b"gh-secret-1"
 BODY = b'{"action":"opened","issue":{"number":1}}'
 HEX = "8657dc9f193b7cabe41c2643c2e860132c99303abbae53aff710480ef63859af"
-SLACK = Scheme(
-    header="X-Slack-Signature",
-    prefix="v0=",
-    timestamp_header="X-Slack-Request-Timestamp",
-    signed="v0:{timestamp}:{body}",
-)
 STAMPED = Scheme(header="X-Signature", timestamp_header="X-Timestamp", signed="{timestamp}.{body}")
 SLASH_COMMAND = (
     b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar"
