@@ -45,6 +45,7 @@ from .events import (
 )  # fmt: skip
 from .record import Recorded
 from .state import Child, OpenCall, State, unused
+from .tokens import tokens_of
 
 UNSEEN = (ModelAsked, Started, Finished, Quarantined, LimitReached, ApprovalAsked, Previewed)
 """Bookkeeping that a model has no use for."""
@@ -81,14 +82,6 @@ def fold(state: State, recorded: Recorded) -> State:
         window = (*state.window, (recorded.seq, min(tokens_of(event.data), SHOWN_TOKENS)))
         change["window"] = window[-MOST_WINDOW:]
     return state.model_copy(update=change)
-
-
-def tokens_of(text: str) -> int:
-    """A cautious estimate: ASCII at 3 characters a token, everything else at one and a half tokens a character."""
-    if text.isascii():
-        return len(text) // 3 + 8
-    wide = len(text) - len(text.encode("ascii", "ignore"))
-    return (len(text) - wide) // 3 + wide * 3 // 2 + 8
 
 
 def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noqa: C901 - one arm an event

@@ -33,11 +33,12 @@ from .events import (
     Settled,
     Woke,
 )  # fmt: skip
-from .fold import MOST_WINDOW, SHOWN_TOKENS, UNSEEN, tokens_of
+from .fold import MOST_WINDOW, SHOWN_TOKENS, UNSEEN
 from .markup import join, tag, to_yaml
 from .record import revive
 from .state import State, Task
 from .text import shorten
+from .tokens import tokens_of
 
 WINDOW_TOKENS = 8_000
 """Above this the boundary jumps so that about half of it stays."""
@@ -46,6 +47,8 @@ KEEP_ROWS = 8
 CACHED_LENGTH = 4_096
 """An event with more data than this is rendered anew each time, so that the cache stays small."""
 NOBODY = Directory()
+counted = lru_cache(maxsize=4096)(tokens_of)
+"""The tokens of a part; most parts stood in the last window too."""
 UNSEEN_TYPES = tuple(kind.__name__ for kind in UNSEEN)
 
 
@@ -98,9 +101,9 @@ def build(
     gaps = {first: tag("left_out", f"Events {first} to {last} are not shown any more.") for first, last in left_out}
     user = "\n".join(["<task>", *(part for _, part in sorted([*gaps.items(), *shown.items()])), "</task>"])
     sections = {
-        "system": tokens_of(prompt), "tools": tokens_of(menu_text), "left_out": sum(map(tokens_of, gaps.values())),
+        "system": counted(prompt), "tools": counted(menu_text), "left_out": sum(map(tokens_of, gaps.values())),
     }  # fmt: skip
-    receipt = _receipt(s, boundary, {seq: tokens_of(part) for seq, part in shown.items()}, left_out, sections)
+    receipt = _receipt(s, boundary, {seq: counted(part) for seq, part in shown.items()}, left_out, sections)
     return Window(prompt, user, menu, receipt, sha256(prompt, user, menu_text, agent.model))
 
 

@@ -10,8 +10,9 @@ from tests.property.plays import LOOKER, Look, earlier, nearby, player
 from twelvefold import DeclarationError, Done, Text
 from twelvefold.effects import AskModel, Prefetch
 from twelvefold.events import Prefetched
-from twelvefold.fold import SHOWN_TOKENS, tokens_of
+from twelvefold.fold import SHOWN_TOKENS
 from twelvefold.testing import gives, play, says
+from twelvefold.tokens import tokens_of
 from twelvefold.window import rendered
 
 HELLO = {"text": "hello"}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import timeit
 from typing import Any
 
 import pytest
 import yaml
 from defusedxml import ElementTree
 
-from tests.property.plays import PLAYER, Keep, Look, Play, player
+from tests.property.plays import PLAYER, Look, Play, player
 from tests.property.test_window import window_of
 from twelvefold import Agent, Ctx, Read, State, Task
 from twelvefold.events import (
@@ -28,8 +27,9 @@ from twelvefold.events import (
     Settled,
     Woke,
 )
-from twelvefold.fold import MOST_WINDOW, SHOWN_TOKENS, tokens_of
+from twelvefold.fold import MOST_WINDOW, SHOWN_TOKENS
 from twelvefold.testing import gives, play
+from twelvefold.tokens import tokens_of
 from twelvefold.window import KEEP_ROWS, WINDOW_TOKENS, Row, build, next_boundary, rendered
 
 ATTACKS = [
@@ -107,11 +107,6 @@ def test_what_is_cut_is_told() -> None:
     assert "more characters]" not in short
 
 
-@pytest.mark.parametrize("text", ["", "plain words", "äöü " * 50, "漢字" * 100, "🙂" * 100, "x" * 10_000])
-def test_the_estimate_of_tokens_errs_high(text: str) -> None:
-    assert tokens_of(text) >= len(text.encode()) / 4
-
-
 def test_only_offered_tools_are_on_the_menu() -> None:
     class Late(Read[int]):
         """Look late. Use after a look."""
@@ -181,11 +176,3 @@ def test_a_request_hash_covers_prompt_text_menu_and_model() -> None:
     }
     assert len(hashes) == 5
     assert build(PLAYER, task, "p", rows, 1) == build(PLAYER, task, "p", rows, 1)
-
-
-def test_a_window_of_ten_events_costs_well_under_a_millisecond() -> None:
-    moves = [gives(Look(topic=str(n)), ["y"]) for n in range(3)] + [Keep(text="x")]
-    task = play(PLAYER, {"text": "hello"}, *moves)
-    rows = [row(r.seq, r.event) for r in task.log]
-    cost = min(timeit.repeat(lambda: build(PLAYER, task, "p", rows, 1), number=50, repeat=5)) / 50
-    assert cost < 1e-3
