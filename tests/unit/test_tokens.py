@@ -39,5 +39,9 @@ def test_the_estimate_grows_with_the_text_in_a_straight_line() -> None:
 
 def test_the_estimate_of_a_large_text_costs_no_square_of_it() -> None:
     wrapped = (texts("base64")[3] + "\n") * 500
-    once, eight = (min(timeit.repeat(lambda t=wrapped * n: tokens_of(t), number=1, repeat=3)) for n in (1, 8))
-    assert eight < 32 * once
+
+    def cost(times: int) -> float:
+        text = wrapped * times
+        return min(timeit.repeat(lambda: tokens_of(text), number=1, repeat=3))
+
+    assert cost(8) < 32 * cost(1)
