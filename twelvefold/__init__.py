@@ -3,7 +3,7 @@
 from .agent import Agent, Message, Text
 from .bindings import Ignore, Wake, on, to
 from .budget import Budget
-from .controls import Delegate, Done, NothingToDo, Wait
+from .controls import Delegate, Done, NothingToDo, Plan, Wait
 from .directory import Directory
 from .errors import Conflict, DeclarationError, Fatal, ToolError
 from .questions import AskHuman
@@ -28,6 +28,7 @@ __all__ = [
     "Ignore",
     "Message",
     "NothingToDo",
+    "Plan",
     "Preview",
     "Read",
     "State",

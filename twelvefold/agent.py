@@ -17,16 +17,18 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 from .bindings import Binding, Destination
 from .budget import Budget
 from .canonical import canonical, sha256
-from .controls import Delegate, Done, Explain, NothingToDo, Wait
+from .controls import Delegate, Done, Explain, NothingToDo, Plan, Wait
 from .directory import is_name
 from .errors import DeclarationError
-from .questions import AskHuman
+from .questions import AskHuman, AskWhenStuck
 from .schema import check_exact, check_portable, menu_entry
 from .state import Task
 from .tool import Ctx, Tool
 from .verdict import Verdict
 
 MOST_TOOLS = 5
+OF_THE_CORE = (AskHuman, Plan)
+"""Controls that an agent has only when it lists them; they are no tools of its own."""
 TAG = re.compile(r"[a-z_][a-z0-9_]*")
 
 
@@ -53,6 +55,9 @@ class Agent:
     the work is not done yet, or None; `about` names the business entity of an accepted event; `people` are the names
     that AskHuman may ask, each from the directory or of a channel; `review(task, outcome)` is the verdict on a result
     before it is delivered; with `one_open_per_entity` what arrives about an entity is news for its open task.
+    `on_stuck`: a run that does not get on waits for an operator, fails, or asks somebody how to go on, as in
+    `ask("#refund-ops")`. `on_message`: a message that comes while a call waits for approval is shown to whoever
+    decides, or the call is given up and the model decides anew, or the run is cancelled.
     """
 
     tools: list[type[Tool[Any]]]
@@ -67,7 +72,8 @@ class Agent:
     steer: Callable[[Task], Tool[Any] | None] | None = None
     success: list[Callable[[Task], str | None]] = field(default_factory=list)
     budget: Budget = field(default_factory=Budget)
-    on_stuck: Literal["operator", "failed"] = "operator"
+    on_stuck: Literal["operator", "failed"] | Verdict = "operator"
+    on_message: Literal["new_information", "decide", "cancel"] = "new_information"
     one_open_per_entity: bool = False
     delegates: list[str] = field(default_factory=list)
     people: list[str] = field(default_factory=list)
@@ -97,8 +103,13 @@ class Agent:
                 )
             )
         own = [tool for tool in self.tools if tool is not AskHuman]
+        stuck = [self.on_stuck.target] if isinstance(self.on_stuck, Verdict) else []
+        if stuck and not self.people:
+            controls.append(
+                create_model("AskHuman", __base__=AskWhenStuck, __module__=__name__, __doc__=AskHuman.__doc__)
+            )
         if self.people:
-            targets: Any = Literal[tuple(self.people)]
+            targets: Any = Literal[tuple(dict.fromkeys([*self.people, *stuck]))]
             controls.append(
                 create_model(
                     "AskHuman", __base__=AskHuman, __module__=__name__, target=(targets, ...), __doc__=AskHuman.__doc__
@@ -158,7 +169,7 @@ def _folder_of_caller() -> str:
 def _check(agent: Agent) -> None:
     if not agent.prompt:
         object.__setattr__(agent, "prompt", f"{agent.name}.md")
-    own = [tool for tool in agent.tools if tool is not AskHuman]
+    own = [tool for tool in agent.tools if tool not in OF_THE_CORE]
     if len(own) > MOST_TOOLS:
         raise DeclarationError(
             f"{agent.name}: {len(own)} tools of its own; at most {MOST_TOOLS}. Split the agent, route in code."
@@ -166,6 +177,7 @@ def _check(agent: Agent) -> None:
     for tool in own:
         _check_tool(agent, tool)
     _check_people(agent)
+    _check_reactions(agent)
     if agent.one_open_per_entity and agent.about is None:
         raise DeclarationError(
             f"{agent.name}: one_open_per_entity needs about=, which names the entity of what arrives, such as "
@@ -191,8 +203,8 @@ def _check_tool(agent: Agent, tool: Any) -> None:
 
 
 def _check_names(agent: Agent) -> None:
-    own = [tool.__spec__.name for tool in agent.tools if tool is not AskHuman]
-    names = [*own, "done", "nothing_to_do", "wait", "delegate", "ask_human", "explain"]
+    own = [tool.__spec__.name for tool in agent.tools if tool not in OF_THE_CORE]
+    names = [*own, "done", "nothing_to_do", "wait", "delegate", "ask_human", "explain", "plan"]
     for name in names:
         if names.count(name) > 1:
             raise DeclarationError(f"{agent.name}: two tools are named {name!r}. A name must mean one thing.")
@@ -213,6 +225,21 @@ def _check_people(agent: Agent) -> None:
                 f"{agent.name}: people= holds names of the directory, not {name!r}: the model reads them, and it never "
                 "sees an address. Example: people=['refund-ops']"
             )
+
+
+def _check_reactions(agent: Agent) -> None:
+    stuck = agent.on_stuck
+    asks = isinstance(stuck, Verdict) and stuck.kind == "ask" and is_name(stuck.target)
+    if not asks and stuck not in ("operator", "failed"):
+        raise DeclarationError(
+            f"{agent.name}: on_stuck= is 'operator', 'failed', or a question to one name of the directory, as in "
+            "on_stuck=ask('#refund-ops')."
+        )
+    if agent.on_message not in ("new_information", "decide", "cancel"):
+        raise DeclarationError(
+            f"{agent.name}: on_message={agent.on_message!r} is none of 'new_information' (whoever approves sees the "
+            "message), 'decide' (the model decides anew) and 'cancel' (the run ends)."
+        )
 
 
 def _check_prefetch(agent: Agent) -> None:

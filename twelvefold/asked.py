@@ -7,6 +7,7 @@ from typing import Any
 from .canonical import canonical
 from .change import closed, phase, ready, waits
 from .events import ApprovalAsked, ApprovalMoved
+from .questions import ASKING
 from .record import Recorded
 from .state import OpenCall, State
 from .verdict import Verdict
@@ -17,7 +18,8 @@ def asked(s: State, recorded: Recorded, event: ApprovalAsked) -> dict[str, Any]:
     asks = Verdict.model_validate_json(event.verdict)
     times = {"remind_at": asks.remind, "escalate_at": asks.escalate if asks.escalate_to else None}
     before = {name: recorded.at + after for name, after in times.items() if after and after < asks.deadline}
-    return phase(
+    asking = {"reason": ""} if s.reason == ASKING else {}
+    return asking | phase(
         s, "asked", due=event.deadline, digest=event.digest, args=event.args or s.call.args, asked=recorded.seq,
         asks=asks, **before,
     )  # fmt: skip
@@ -45,6 +47,8 @@ def moved(s: State, seq: int, event: ApprovalMoved) -> dict[str, Any]:
             return phase(s, "chosen", stale=s.call.stale + 1, verdict="ask", grant="", previewed=0, **OVER) | ready()
         case "expired" if event.then == "allow":
             return phase(s, "approved", **OVER) | ready()
+        case "expired" if event.then == "park" and s.call.is_question:
+            return closed(s, denied=1) | waits("operator") | {"reason": "unanswered"}
         case "expired" if event.then == "park":
             return (
                 phase(s, "chosen", verdict="ask", previewed=0, **OVER)

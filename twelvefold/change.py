@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .budget import Usage
+from .questions import ASKING
 from .state import INLINE_RESULT, State
 
 
@@ -23,6 +24,13 @@ def spent(s: State, ms: int) -> dict[str, Any]:
 def phase(s: State, phase: str, **change: Any) -> dict[str, Any]:
     assert s.call is not None, "an event about a call needs an open call"
     return {"call": s.call.model_copy(update={"phase": phase, **change})}
+
+
+def stuck(then: str) -> dict[str, Any]:
+    """What becomes of a run that does not get on. Who is asked how to go on gets a run whose counts start anew."""
+    if then == "ask":
+        return {"reason": ASKING, "failures": 0, "rejections": 0, "fingerprints": ()}
+    return waits("operator") if then == "operator" else {"reason": "stuck"}
 
 
 def closed(

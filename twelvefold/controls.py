@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .tool import Kind, Tool
 
@@ -68,3 +68,21 @@ class Delegate(Control):
 
     agent: str = Field(description="The name of the other agent.")
     request: str = Field(max_length=4000, description="What it should do, complete in itself.")
+
+
+class PlanStep(BaseModel):
+    """One step of a plan, in a few words."""
+
+    model_config = ConfigDict(frozen=True)
+    what: str = Field(min_length=1, max_length=200, examples=["look up the order"])
+    done: bool = False
+
+
+class Plan(Tool[str]):
+    """Write down at most five steps for work that has several. Use before the first, and again when things turn out
+    otherwise; the newest plan counts. It is a note to yourself and makes nothing happen.
+    """
+
+    __kind__: ClassVar[Kind] = "control"
+
+    steps: list[PlanStep] = Field(min_length=1, max_length=5)

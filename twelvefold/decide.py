@@ -14,11 +14,12 @@ from uuid import UUID, uuid5
 from .agent import Agent
 from .budget import Budget, Usage, stagnation
 from .canonical import canonical
-from .controls import Delegate, Done, NothingToDo
+from .controls import Delegate, Done, NothingToDo, Plan
 from .effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunPreview, RunRead, RunWrite, Want
 from .events import (
     ApprovalAsked,
     ApprovalMoved,
+    CancelAsked,
     ChildStarted,
     Decided,
     DoneRefused,
@@ -29,14 +30,16 @@ from .events import (
     LimitReached,
     PolicyDenied,
     Reopened,
+    Returned,
     Settled,
     Stuck,
 )  # fmt: skip
 from .grants import covering, grantable
 from .policy import digest_of, recheck
-from .questions import AskHuman
+from .questions import ASKING, AskHuman
 from .schema import arguments_of, stored_call, stored_tool
 from .state import OpenCall, State, Task, unused
+from .text import shorten
 from .tool import Effect, Tool
 from .verdict import Verdict
 from .window import next_boundary
@@ -99,6 +102,8 @@ def _with_call(  # noqa: C901 - one arm a phase
             return Record()
         case "asked" | "questioned" if s.cancel:
             return [ApprovalMoved(call=call.seq, to="superseded", reason="cancelled")]
+        case "asked" | "questioned" if _overtaken(agent, s, call):
+            return [_interrupted(agent, call)]
         case "asked" if s.status == "ready":
             return [_overdue(call, now)]
         case "questioned" if s.status == "ready":
@@ -120,6 +125,18 @@ def _with_call(  # noqa: C901 - one arm a phase
     if call.kind == "effect":
         return RunEffect(attempt=1, key=_key(agent, task, call))
     return RunRead() if call.kind == "read" else RunWrite()
+
+
+def _overtaken(agent: Agent, s: State, call: OpenCall) -> bool:
+    """Whether a message came since somebody was asked to approve, and the agent does more than to show it to them."""
+    return agent.on_message != "new_information" and not call.is_question and s.message_seq > call.asked
+
+
+def _interrupted(agent: Agent, call: OpenCall) -> Event:
+    """What such a message does to the call."""
+    if agent.on_message == "cancel":
+        return CancelAsked(by="on_message", reason="a message came while a call waited for approval")
+    return ApprovalMoved(call=call.seq, to="superseded", reason="a message came, so the agent decides anew")
 
 
 def _overdue(call: OpenCall, now: datetime) -> ApprovalMoved:
@@ -234,7 +251,7 @@ def _in_doubt(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[E
 def _control(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Event] | Want:
     tool = _tool(agent, call)
     if isinstance(tool, AskHuman):
-        return [_question(task, call, tool, now)]
+        return [_question(agent, task, call, tool, now)]
     if isinstance(tool, NothingToDo):
         return [Finished(status="done", reason="nothing_to_do", outcome={"text": tool.reason})]
     if isinstance(tool, Done):
@@ -242,13 +259,17 @@ def _control(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Ev
         if why:
             return [DoneRefused(call=call.seq, why=why)]
         return [Finished(status="done", outcome=json.loads(call.args)["outcome"])]
+    if isinstance(tool, Plan):
+        return [Returned(call=call.seq, result="noted")]
     if isinstance(tool, Delegate):
         return _delegate(agent, task, call, tool)
     return Rest()
 
 
-def _question(task: Task, call: OpenCall, tool: AskHuman, now: datetime) -> ApprovalAsked:
+def _question(agent: Agent, task: Task, call: OpenCall, tool: AskHuman, now: datetime) -> ApprovalAsked:
     asked = Verdict(kind="ask", target=tool.target, risk="low", remind=None)
+    if task.state.reason == ASKING and isinstance(agent.on_stuck, Verdict):
+        asked = asked.model_copy(update={"deadline": agent.on_stuck.deadline, "at_expiry": "park"})
     return ApprovalAsked(
         call=call.seq, digest=digest_of(task, call.seq, call.tool, call.args, asked), verdict=asked.model_dump_json(),
         target=tool.target, risk="low", deadline=now + asked.deadline, kind="question",
@@ -299,7 +320,7 @@ def _next_decision(agent: Agent, task: Task, now: datetime) -> list[Event] | Wan
     s = task.state
     stuck = _stuck(s)
     if stuck:
-        return [Stuck(reason=stuck, then=agent.on_stuck)]
+        return _give_over(agent, stuck)
     over = _over(agent, s, now)
     if over:
         return [over]
@@ -323,6 +344,15 @@ def decided(call: Tool[Any], *, by: str, further: bool = False) -> Decided:
             "further": further,
         }
     )
+
+
+def _give_over(agent: Agent, stuck: str) -> list[Event]:
+    """Hand a run that does not get on to whom the agent names; a person who is asked may say how to go on."""
+    if not isinstance(agent.on_stuck, Verdict):
+        return [Stuck(reason=stuck, then=agent.on_stuck)]
+    how = f"I do not get on: {shorten(stuck, 300)}. How shall I go on? {agent.on_stuck.reason}".strip()
+    question = AskHuman(reason=shorten(how, 1000), target=agent.on_stuck.target, urgency="high")
+    return [Stuck(reason=stuck, then="ask"), decided(question, by="code")]
 
 
 def _stuck(s: State) -> str | None:

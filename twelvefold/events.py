@@ -193,6 +193,8 @@ class Returned(Event):
     shown: JsonValue = None
     about: str | None = None
     ms: int = 0
+    check: str = ""
+    """What the tool's own check found wrong with the result."""
 
 
 class Failed(Event):
@@ -277,7 +279,7 @@ class Stuck(Event):
     """The run does not get on: repeated failures, unusable replies or the same calls again."""
 
     reason: str
-    then: Literal["operator", "failed"]
+    then: Literal["operator", "failed", "ask"]
 
 
 class Blocked(Event):

@@ -12,7 +12,7 @@ from typing import Any, assert_never, cast
 from .asked import asked, moved
 from .budget import Usage
 from .canonical import canonical, sha256
-from .change import closed, phase, ready, spent, waits
+from .change import closed, phase, ready, spent, stuck, waits
 from .controls import Explain, Wait
 from .events import (
     ApprovalAsked,
@@ -138,7 +138,7 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
         case LimitReached():
             return waits("budget")
         case Stuck():
-            return waits("operator") if event.then == "operator" else {"reason": "stuck"}
+            return stuck(event.then)
         case Blocked():
             return _blocked(s, recorded, event)
         case CancelAsked():
@@ -217,7 +217,9 @@ def _decided(s: State, seq: int, recorded: Recorded, event: Decided) -> dict[str
 
 def _returned(s: State, seq: int, event: Returned) -> dict[str, Any]:
     change = closed(s, count=1, seq=seq, last=canonical(event.result))
-    change |= {"failures": 0} | spent(s, event.ms)
+    change |= spent(s, event.ms)
+    if s.call is None or s.call.kind != "control":
+        change["failures"] = 0  # a plan between two failures is no success
     return change | ({"about": event.about} if event.about else {})
 
 

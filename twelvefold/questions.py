@@ -5,12 +5,17 @@ An answer executes nothing and is never an approval.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .tool import Kind, Tool
 
+if TYPE_CHECKING:
+    from .state import Task
+
+ASKING = "asking"
+"""The reason of a state that has to ask a person how to go on."""
 LONGEST_ANSWER = 4000
 LONGEST_CHOICE = 100
 
@@ -71,3 +76,12 @@ class AskHuman(Tool[str]):
         if not found:
             raise ValueError(f"Answer with one of these and nothing else: {', '.join(self.options)}.")
         return found[0]
+
+
+class AskWhenStuck(AskHuman):
+    """The same for an agent whose model may ask nobody: only code asks, when the run is stuck."""
+
+    @classmethod
+    def offered(cls, task: Task) -> bool:
+        """Only in the moment in which code asks."""
+        return task.state.reason == ASKING

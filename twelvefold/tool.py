@@ -137,6 +137,13 @@ class Tool(BaseModel, Generic[R]):
         """What the model sees of a result; all of it is kept."""
         return self.__spec__.result.dump_python(result, mode="json")
 
+    def check(self, result: R) -> str | None:
+        """What is wrong with a result, by rule: say first whether it is empty, of the wrong shape or suspicious, then
+        why. None: nothing. It stands beside the result for the model, and nothing else changes: an effect is neither
+        repeated nor unrecorded. Pure.
+        """
+        return None
+
     def about(self) -> str | None:
         """The business entity this call is about, when the call tells it."""
         return None
@@ -228,7 +235,10 @@ def _check_header(cls: type[Tool[Any]], own: set[str]) -> None:
     if spec.timeout <= 0 or spec.settle_after < 0:
         raise DeclarationError(f"{name}: timeout= and settle_after= are seconds, more than zero.")
     if EXECUTE in spec.needs:
-        raise DeclarationError(f"{name}: '{EXECUTE}' is reserved; Twelvefold runs no code that a model wrote.")
+        raise DeclarationError(
+            f"{name}: the capability '{EXECUTE}' is reserved: Twelvefold runs no code that a model wrote, as it has no "
+            "sandbox. Write a tool that does the one thing, with typed arguments, and leave it out of needs=."
+        )
     if DESTRUCTIVE in spec.needs and "dry_run" not in own:
         raise DeclarationError(f"{name}: a destructive tool needs dry_run(ctx), shown to the person who approves.")
     if spec.doubt not in ("ask", "find", "same_key") or (spec.kind != "effect" and spec.doubt != "ask"):

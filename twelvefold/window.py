@@ -168,7 +168,8 @@ def _shape(event: Event) -> tuple[str, dict[str, str], Any]:  # noqa: C901 - one
         case Rejected():
             return "rejected", {"why": event.kind}, event.text
         case Returned():
-            return "returned", {"call": str(event.call)}, event.result if event.shown is None else event.shown
+            check = {"check": event.check} if event.check else {}
+            return "returned", {"call": str(event.call), **check}, event.result if event.shown is None else event.shown
         case Failed():
             keep = ("type", "message", "affected", "suggestion", "retry_after")
             data = event.model_dump(mode="json", exclude_defaults=True)

@@ -19,7 +19,7 @@ from twelvefold.events import Event, Failed, Previewed, Returned, Settled
 from twelvefold.record import unhold
 from twelvefold.schema import stored_call
 from twelvefold.state import OpenCall
-from twelvefold.text import clean_json, shorten
+from twelvefold.text import clean, clean_json, shorten
 from twelvefold.tool import Effect, Preview, Tool
 
 from .ask import ask_model
@@ -33,6 +33,8 @@ from .unit import Unit
 from .work import Runtime, Work, context
 
 READ_AGAIN_S = (0.0, 1.0, None)
+MOST_CHECK = 300
+"""So many characters of what a check says are kept."""
 FIND_TRIES_S = 60.0
 """When `find` itself fails, it is asked again after so many seconds."""
 
@@ -114,7 +116,16 @@ def _result(tool: Tool[Any], value: Any) -> Any:
 def _returned(tool: Tool[Any], call: OpenCall, result: Any, ms: int) -> Returned:
     value = tool.__spec__.result.validate_python(result)
     own = type(tool).show is not Tool.show
-    return Returned(call=call.seq, result=result, shown=clean_json(plain(tool.show(value))) if own else None, ms=ms)
+    shown = clean_json(plain(tool.show(value))) if own else None
+    return Returned(call=call.seq, result=result, shown=shown, ms=ms, check=_checked(tool, value))
+
+
+def _checked(tool: Tool[Any], value: Any) -> str:
+    """What the tool's own check says of its result. The result is there, so a check that fails must not undo it."""
+    try:
+        return shorten(clean(tool.check(value) or ""), MOST_CHECK)
+    except Exception as error:
+        return f"not checked ({type(error).__name__})"
 
 
 def failed(call: OpenCall, error: BaseException, ms: int = 0) -> Failed:

@@ -21,6 +21,7 @@ from twelvefold.directory import Directory
 from twelvefold.errors import DeclarationError
 from twelvefold.state import Task
 from twelvefold.tool import Tool
+from twelvefold.verdict import Verdict
 
 Script = Callable[[Task], Tool[Any] | list[Tool[Any]]]
 """What stands in for a model: one call, or several that only read, as a model may reply too."""
@@ -63,7 +64,8 @@ class Registry:
             agent = entry.agent
             used |= {d.recipient: name for d in agent.delivery if d.channel == "email" and "@" not in d.recipient}
             if directory.names:
-                used |= {asked: name for asked in agent.people if not asked.startswith("#")}
+                stuck = [agent.on_stuck.target] if isinstance(agent.on_stuck, Verdict) else []
+                used |= {asked: name for asked in [*agent.people, *stuck] if not asked.startswith("#")}
         if problems := directory.unknown(used):
             raise DeclarationError(
                 "; ".join(problems) + '. Example: TWELVEFOLD_DIRECTORY={"refund-ops": "ann@shop.example"}'
