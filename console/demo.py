@@ -182,7 +182,7 @@ class _Story:
         for name in ("To", "Subject", "Message-ID", "In-Reply-To"):
             if message[name]:
                 self.say(f"  {name}: {message[name]}")
-        for line in message.get_content().strip().splitlines():
+        for line in person.text_of(message).strip().splitlines():
             self.say(f"  | {line}")
 
     def _status(self, task: str) -> Any:

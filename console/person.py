@@ -23,9 +23,15 @@ class Question:
     word: str
 
 
+def text_of(message: EmailMessage) -> str:
+    """The plain text of a mail."""
+    body = message.get_body(("plain",))
+    return "" if body is None else str(body.get_content())
+
+
 def read(message: EmailMessage) -> Question | None:
     """The question in a mail; None when there is no link or no word in it."""
-    text = message.get_content()
+    text = text_of(message)
     link, word = LINK.search(text), WORD.search(text)
     return Question(link[1], word[1]) if link and word else None
 

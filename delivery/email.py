@@ -67,8 +67,10 @@ class SmtpChannel:
         """Send the letter; the receipt's reference is its Message-ID. Raises NotSent or PerhapsSent."""
         message = compose(letter, self._sender, self._domain)
         recipients = addresses(letter.recipient)
+        if letter.bounces and not ADDRESS.fullmatch(letter.bounces):
+            raise NotSent("The address that the letter bounces to is none.", retry=False)
         with contextlib.closing(self._connect()) as smtp:
-            refused = _hand_over(smtp, parseaddr(self._sender)[1], recipients, message)
+            refused = _hand_over(smtp, letter.bounces or parseaddr(self._sender)[1], recipients, message)
             answer = _finish(smtp)
             with contextlib.suppress(OSError):
                 smtp.putcmd("quit")  # nobody waits for the farewell: it is known now that the letter went out

@@ -18,6 +18,8 @@ from email.utils import format_datetime, getaddresses
 from twelvefold.ports import Letter, NotSent
 from twelvefold.text import clean, one_line
 
+from .html import page
+
 ADDRESS = re.compile(r"[!#-'*+\-/-9=?A-Z^-~.]{1,64}@[A-Za-z0-9.-]{1,253}")
 _ID = re.compile(r"<[!-;=?-~]{1,900}>")
 _HEADER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
@@ -88,6 +90,9 @@ def _message(letter: Letter, sender: str, domain: str) -> EmailMessage:
             raise NotSent(f"The header {clean(name)!r} cannot be set on a letter: the channel writes it.", retry=False)
         message[name] = ", ".join(addresses(value)) if name.lower() == "reply-to" else one_line(value, 900)
     message.set_content(clean(letter.text), cte="quoted-printable")
+    if letter.source:
+        message.add_alternative(page(letter.source, message["Subject"]), subtype="html", cte="quoted-printable")
+        message.set_boundary(f"={message_id(letter.id, domain)[1:25]}=")
     return message
 
 

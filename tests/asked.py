@@ -79,7 +79,9 @@ class Asked:
     def text(self, to: str = "ann@example.com") -> str:
         """The text of the last mail to somebody."""
         mail = [mail for mail in self.box.mails if mail["To"] == to][-1]
-        return str(mail.get_content())
+        body = mail.get_body(("plain",))
+        assert body is not None
+        return str(body.get_content())
 
     def path(self, to: str = "ann@example.com") -> str:
         """The path of the link in the last mail to somebody."""

@@ -69,6 +69,10 @@ class Letter:
     subject: str
     text: str
     created_at: datetime
+    source: str = ""
+    """The same as Markdown, where there is one; `text` is made from it."""
+    bounces: str = ""
+    """Where it comes back to when it cannot be delivered, in place of the sender."""
     in_reply_to: str | None = None
     references: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()

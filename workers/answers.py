@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from delivery.plain import quoted
 from twelvefold.canonical import sha256
 from twelvefold.questions import AskHuman
 from twelvefold.text import clean, reveal, shorten
 from twelvefold.verdict import people
 
-from .card import quoted
 from .decisions import Proof, Refused, tell
 from .outgoing import letter_key
 from .store import inbox, questions

@@ -15,6 +15,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from delivery import render
+from delivery.plain import plain
+from delivery.render import Way
 from twelvefold.markup import to_yaml
 from twelvefold.text import one_line, reveal, shorten
 from twelvefold.verdict import AtExpiry, Risk, people
@@ -26,7 +29,6 @@ THEN: dict[AtExpiry, str] = {
     "park": "after that it waits for an operator",
     "allow": "after that it runs all the same, as it only looks",
 }
-WIDTH = 72
 _SCHEME = re.compile(r"(?<=\w):(?=[^\s\d])")
 _DOT = re.compile(r"(?<=\S)[.\u3002\uff0e\uff61](?=[^\W\d])")
 
@@ -129,42 +131,41 @@ class Card(BaseModel):
         return shorten(unlinked(one_line(self.says, LONGEST_SAYING)), LONGEST_SAYING)
 
 
-def letter_text(card: Card, link: str | None, word: str | None) -> str:
-    """The card as the text of a mail. `link`: the page; `word`: what it asks for. All links but that one are broken."""
-    facts = [f"{name + ':':<12}{unlinked(text) if name == 'About' else text}" for name, text in card.facts]
-    preview = ["What it would do:", *quoted(unlinked(card.previewed))] if card.previewed else []
-    parts = [
+def letter_source(card: Card, link: str | None, word: str | None) -> str:
+    """The card as the Markdown of a letter. `link`: the page; `word`: what it asks for. All links but that one are
+    broken.
+    """
+    shown = [("Arguments", unlinked(card.arguments))]
+    if card.previewed:
+        shown.append(("What it would do", unlinked(card.previewed)))
+    return render.question(
         f"{card.agent} asks whether it may go on. Nothing happens before you decide.",
-        "\n".join(["FACTS", *facts, "Arguments:", *quoted(unlinked(card.arguments)), *preview]),
-        "\n".join(["THE AGENT SAYS (nobody checked this)", *quoted(card.saying or "nothing")]),
-        "TO DECIDE",
-        *_ways(card, link, word),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _ways(card: Card, link: str | None, word: str | None) -> Iterator[str]:
-    if card.cut:
-        yield "It is too long for a letter and had to be cut, so this cannot be approved by mail."
-    elif link is not None and not card.by_mail:
-        yield f"The risk is high: a link is not enough to decide. This page only shows what is asked:\n{link}"
-    elif link is not None:
-        yield f"Open this page; opening it decides nothing:\n{link}"
-        if word is not None:
-            yield f"The page asks for this word: {word}"
-    which = f"{card.task} {card.call}"
-    yield (
-        f"On the command line:\n  twelvefold approve {which}\n  twelvefold deny {which}\n"
-        f"Through the API: POST /thread/{card.task}/response with call_id {card.call}"
+        [(name, unlinked(text) if name == "About" else text) for name, text in card.facts],
+        shown,
+        ("The agent says (nobody checked this)", card.saying or "nothing", ()),
+        list(_ways(card, link, word)),
+        "To decide",
     )
 
 
-def quoted(text: str) -> Iterator[str]:
-    """The lines of a text as `| ` quotes, broken at the width; `: ` goes on with the line above."""
-    for line in text.removesuffix("\n").split("\n"):
-        pieces = [line[at : at + WIDTH] for at in range(0, len(line), WIDTH)] or [""]
-        yield f"| {pieces[0]}"
-        yield from (f": {piece}" for piece in pieces[1:])
+def letter_text(card: Card, link: str | None, word: str | None) -> str:
+    """The same as the text of a mail."""
+    return plain(letter_source(card, link, word))
+
+
+def _ways(card: Card, link: str | None, word: str | None) -> Iterator[Way]:
+    if card.cut:
+        yield Way("It is too long for a letter and had to be cut, so this cannot be approved by mail.")
+    elif link is not None and not card.by_mail:
+        says = "The risk is high: a link is not enough to decide. This page only shows what is asked:"
+        yield Way(says, link, "Look at it")
+    elif link is not None:
+        yield Way("Open this page; opening it decides nothing:", link, "Decide on the page")
+        if word is not None:
+            yield Way(f"The page asks for this word: {word}")
+    which = f"{card.task} {card.call}"
+    yield Way("On the command line:", commands=(f"twelvefold approve {which}", f"twelvefold deny {which}"))
+    yield Way(f"Through the API: POST /thread/{card.task}/response with call_id {card.call}")
 
 
 def unlinked(text: str) -> str:

@@ -107,6 +107,7 @@ def _results(work: Work, run: Runtime, recorded: Recorded, event: Finished) -> l
         _letter(work, recorded, channel, recipient, {
             "subject": _subject(work, run, event),
             "text": _text(work, event),
+            "result": _result(work, event),
             "at": recorded.at.isoformat(),
         })
         for channel, recipient in _destinations(work, run, event)
@@ -142,6 +143,15 @@ def _text(work: Work, event: Finished) -> str:
     body = to_yaml(event.outcome) if event.outcome is not None else f"{event.reason or event.status}\n"
     about = f" about {work.state.about}" if work.state.about else ""
     return f"{body}\n-- \n{work.agent.name}{about}, task {work.held.id}\n"
+
+
+def _result(work: Work, event: Finished) -> dict[str, Any]:
+    """What the letter is rendered from when it goes out."""
+    s = work.state
+    return {
+        "status": event.status, "reason": event.reason, "outcome": event.outcome, "opened": s.opened,
+        "about": s.about, "agent": work.agent.name, "used": s.used.model_dump(mode="json"),
+    }  # fmt: skip
 
 
 def _to_parent(work: Work, recorded: Recorded, event: Finished) -> list[Letter]:

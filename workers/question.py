@@ -9,11 +9,14 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict
 
+from delivery import render
+from delivery.plain import plain
+from delivery.render import Way
 from twelvefold.questions import AskHuman
 from twelvefold.text import one_line, reveal
 from twelvefold.verdict import people
 
-from .card import quoted, unlinked
+from .card import unlinked
 
 URGENT = {"low": "", "normal": "", "high": "Urgent: "}
 
@@ -69,25 +72,27 @@ class Asking(BaseModel):
         return f"one of these: {options}" if options else "in your own words"
 
 
-def letter_text(asking: Asking, link: str | None) -> str:
-    """The question as the text of a mail; `link` is its page. All links but that one are broken."""
-    facts = [f"{name + ':':<12}{unlinked(text) if name == 'About' else text}" for name, text in asking.facts]
-    reason = unlinked(reveal(asking.question.reason))
-    context = [line for name, text in asking.context for line in quoted(f"{name}: {text}")]
-    parts = [
+def letter_source(asking: Asking, link: str | None) -> str:
+    """The question as the Markdown of a letter; `link` is its page. All links but that one are broken."""
+    answer = Way(f"Answer {asking.expected}.")
+    return render.question(
         f"{asking.agent} has a question. Your answer is passed on; it permits nothing.",
-        "\n".join(facts),
-        "\n".join(["THE AGENT ASKS (nobody checked this)", *quoted(reason), *context]),
-        f"Answer {asking.expected}.",
-        *_ways(asking, link),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _ways(asking: Asking, link: str | None) -> Iterator[str]:
-    if link is not None:
-        yield f"Open this page and answer there; opening it answers nothing:\n{link}"
-    yield (
-        f"On the command line:\n  twelvefold respond {asking.task} TEXT --call {asking.call}\n"
-        f'Through the API: POST /thread/{asking.task}/response with type "response" and call_id {asking.call}'
+        [(name, unlinked(text) if name == "About" else text) for name, text in asking.facts],
+        (),
+        ("The agent asks (nobody checked this)", unlinked(reveal(asking.question.reason)), asking.context),
+        [answer, *_ways(asking, link)],
+        "To answer",
     )
+
+
+def letter_text(asking: Asking, link: str | None) -> str:
+    """The same as the text of a mail."""
+    return plain(letter_source(asking, link))
+
+
+def _ways(asking: Asking, link: str | None) -> Iterator[Way]:
+    if link is not None:
+        yield Way("Open this page and answer there; opening it answers nothing:", link, "Answer on the page")
+    yield Way("On the command line:", commands=(f"twelvefold respond {asking.task} TEXT --call {asking.call}",))
+    api = f'POST /thread/{asking.task}/response with type "response" and call_id {asking.call}'
+    yield Way(f"Through the API: {api}")

@@ -5,11 +5,15 @@ word, which are stored nowhere.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
+from delivery.markdown import words
+from delivery.plain import plain
 from twelvefold.ports import Letter, NotSent
 
-from . import question
-from .card import Card, letter_text
+from . import question, results
+from .addresses import bounce_address, reply_address
+from .card import Card, letter_source
 from .links import ANSWER_PATH, Link, from_settings
 from .question import Asking
 from .store import approvals, outbox, questions
@@ -29,24 +33,44 @@ class Pointless(NotSent):
 
 def written(taken: Taken, run: Runtime) -> Letter:
     """The letter as it goes out. A result answers the last question of its conversation, in whose thread mail programs
-    show it only under the same subject.
+    show it only under the same subject. Raises Pointless.
     """
     p = taken.payload
     at = datetime.fromisoformat(p["at"]) if "at" in p else taken.created_at
     before = outbox.earlier(run.db, taken)
     asked = [letter.subject for letter in before if letter.asks]
-    subject, text = p.get("subject", ""), p.get("text", "")
-    if "card" in p:
-        text = _question(taken, run, Card.model_validate(p["card"]))
-    elif "question" in p:
-        text = _asking(taken, run, Asking.model_validate(p["question"]))
-    elif asked:
+    subject, source, text = p.get("subject", ""), _source(taken, run), p.get("text", "")
+    if asked and not ("card" in p or "question" in p):
         subject, text = f"Re: {asked[-1]}", f"{subject}\n\n{text}"
+    if "instead" in p:
+        source, text = source and f"{words(p['instead'])}\n\n{source}", f"{p['instead']}{text}"
     return Letter(
         id=taken.id, channel=taken.channel, recipient=taken.recipient, subject=subject,
-        text=p.get("instead", "") + text, created_at=at, follows=tuple(letter.id for letter in before),
-        replaces=_original(taken, before), thread=next((letter.receipt for letter in before if letter.receipt), ""),
+        text=plain(source) if source else text, source=source, created_at=at,
+        follows=tuple(letter.id for letter in before), replaces=_original(taken, before),
+        thread=next((letter.receipt for letter in before if letter.receipt), ""), **_envelope(taken, run),
     )  # fmt: skip
+
+
+def _source(taken: Taken, run: Runtime) -> str:
+    """What it says, as Markdown; empty for a letter that has nothing but its text."""
+    p = taken.payload
+    if "card" in p:
+        return _question(taken, run, Card.model_validate(p["card"]))
+    if "question" in p:
+        return _asking(taken, run, Asking.model_validate(p["question"]))
+    return results.source(run.db, taken) if "result" in p else ""
+
+
+def _envelope(taken: Taken, run: Runtime) -> dict[str, Any]:
+    """Where a mail is answered and bounces to, signed; nothing for other channels, or where no mail comes in."""
+    if taken.channel != "email":
+        return {}
+    answers = reply_address(run.settings, taken.id, taken.recipient)
+    return {
+        "bounces": bounce_address(run.settings, taken.id) or "",
+        "headers": {"Reply-To": answers} if answers else {},
+    }
 
 
 def _original(taken: Taken, before: list[Earlier]) -> str:
@@ -61,25 +85,25 @@ def _original(taken: Taken, before: list[Earlier]) -> str:
 
 
 def _question(taken: Taken, run: Runtime, card: Card) -> str:
-    """The text that asks. Raises NotSent when the question was over before it could be asked."""
+    """What asks. Raises NotSent when the question was over before it could be asked."""
     with run.db.connection() as connection:
         row = approvals.question(connection, taken.tenant, card.task, card.call, card.asked)
     if row is None or not row.open:
         raise Pointless("the question was over before it was sent")
     links, link = from_settings(run.settings), _link(taken, card)
     if links is None or link is None:
-        return letter_text(card, None, None)
-    return letter_text(card, links.address(link), links.word(link) if card.word else None)
+        return letter_source(card, None, None)
+    return letter_source(card, links.address(link), links.word(link) if card.word else None)
 
 
 def _asking(taken: Taken, run: Runtime, asking: Asking) -> str:
-    """The text of a question to be answered. Raises NotSent as `_question` does."""
+    """A question to be answered. Raises NotSent as `_question` does."""
     with run.db.connection() as connection:
         rows = questions.find(connection, taken.tenant, asking.task, asking.call, asking.asked)
     if not rows or not rows[0].open:
         raise Pointless("the question was over before it was sent")
     links, link = from_settings(run.settings), _link(taken, asking)
-    return question.letter_text(asking, None if links is None or link is None else links.address(link, ANSWER_PATH))
+    return question.letter_source(asking, None if links is None or link is None else links.address(link, ANSWER_PATH))
 
 
 def _link(taken: Taken, asked: Card | Asking) -> Link | None:

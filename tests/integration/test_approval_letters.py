@@ -25,6 +25,7 @@ from twelvefold.canonical import call_digest
 from twelvefold.ports import Letter, PerhapsSent, Receipt
 from workers.relay import deliver
 
+PARTS = ["multipart/alternative", "text/plain", "text/html"]
 PEARS = Ship(item="a box of pears", why="see https://evil.example/a/x")
 
 
@@ -106,7 +107,8 @@ def test_no_text_of_a_call_writes_a_header_or_a_second_part(fresh_database: Any)
         plain = a.box.mails[0]
         with asked(fresh_database, Ship(item=evil, why=evil)) as b:
             hostile = b.box.mails[0]
-            assert hostile.keys() == plain.keys() and hostile.defects == [] and not hostile.is_multipart()
+            assert hostile.keys() == plain.keys() and hostile.defects == []
+            assert [part.get_content_type() for part in hostile.walk()] == PARTS
             assert hostile["To"] == "ann@example.com"
             assert hostile["Subject"].startswith("signoff: approve ship? pears Bcc: eve@evil.example TO DECIDE")
             assert len(LINK.findall(b.text())) == 1 and b.text().count("://") == 1
@@ -122,7 +124,7 @@ def test_a_result_is_in_the_thread_of_its_question_as_mail_programs_see_it(fresh
         assert result["To"] == question["To"] and result["Message-ID"] != question["Message-ID"]
         assert result["In-Reply-To"] == result["References"] == question["Message-ID"] != ben["Message-ID"]
         assert result["Subject"] == f"Re: {question['Subject']}"
-        assert result.get_content().startswith("signoff: done")
+        assert a.text().startswith("signoff: done")
         for mail in a.box.mails:
             assert mail["Auto-Submitted"] == "auto-generated"
             assert mail["Message-ID"] in {message_id(str(x["id"]), DOMAIN) for x in letters(a)}

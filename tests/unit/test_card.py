@@ -13,13 +13,14 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from delivery.plain import WIDTH
 from twelvefold.canonical import canonical
 from twelvefold.schema import menu_entry
 from twelvefold.text import clean, reveal
 from twelvefold.tool import Tool
 from twelvefold.verdict import Verdict, people
 from workers import registry
-from workers.card import LONGEST_ARGUMENTS, LONGEST_SAYING, WIDTH, Card, letter_text, unlinked
+from workers.card import LONGEST_ARGUMENTS, LONGEST_SAYING, Card, letter_text, unlinked
 
 LINK = "https://fleet.example/a/v1.abc.def"
 CARD = Card(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twelvefold.record import Recorded, revive
@@ -48,3 +48,16 @@ def events(db: Database, task_id: str, after: int = 0) -> list[Recorded]:
             (task_id, after),
         ).fetchall()
     return [Recorded(seq, at, revive(kind, version, json.loads(data))) for seq, at, kind, version, data in found]
+
+
+def latest(
+    db: Database, task_id: str, names: Sequence[str], *, opened: int, until: int, most: int = 400
+) -> list[Recorded]:
+    """The last events of these types from the seq `opened` to `until`, in order."""
+    with db.connection() as connection:
+        found = connection.execute(
+            "SELECT seq, at, type, version, data::text FROM agent_events"
+            " WHERE task_id = %s AND seq BETWEEN %s AND %s AND type = ANY(%s) ORDER BY seq DESC LIMIT %s",
+            (task_id, opened, until, list(names), most),
+        ).fetchall()
+    return [Recorded(seq, at, revive(kind, version, json.loads(data))) for seq, at, kind, version, data in found][::-1]
