@@ -91,6 +91,13 @@ class to:
         return Destination("email", address, when)
 
     @staticmethod
+    def webhook(target: str, *, when: When = "always") -> Destination:
+        """A signed webhook to the target that TWELVEFOLD_WEBHOOK_TARGETS places under this name."""
+        if not is_name(target):
+            raise DeclarationError(f"to.webhook needs the name of a target of the settings, not {target!r}.")
+        return Destination("webhook", target, when)
+
+    @staticmethod
     def log(name: str = "results", *, when: When = "always") -> Destination:
         """One line in the log, without content."""
         return Destination("log", name, when)

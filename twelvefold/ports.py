@@ -78,6 +78,8 @@ class Letter:
     follows: tuple[str, ...] = ()
     """The ids of our own earlier letters of the same conversation, oldest first."""
     headers: dict[str, str] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    """The result as values, for programs."""
     thread: str = ""
     """The receipt of the first of them: where a channel with threads goes on."""
     replaces: str = ""
@@ -94,12 +96,13 @@ class Receipt:
     """What was said of each recipient who did not get it, while others did."""
 
 
-Holds = Literal["letter", "destination", "channel"]
+Holds = Literal["letter", "destination", "channel", "closed"]
 
 
 class NotSent(Exception):
     """It certainly did not go out. `retry` says whether trying later may help; `retry_after` is in seconds, and `holds`
-    says what waits so long: this letter, all to its destination, or all of the channel.
+    says what waits so long: this letter, all to its destination, or all of the channel; `closed`: its destination takes
+    no more letters until an operator opens it.
     """
 
     def __init__(self, reason: str, *, retry: bool, retry_after: float | None = None, holds: Holds = "letter") -> None:
@@ -129,6 +132,14 @@ class Finds(Channel, Protocol):
         side knows it by its id and takes it once. Raises NotSent when that cannot be told now.
         """
         ...
+
+
+@runtime_checkable
+class Patient(Channel, Protocol):
+    """A channel that waits between attempts as its own rules say."""
+
+    waits: tuple[float, ...]
+    """Seconds after each attempt; the one after the last is the end."""
 
 
 @runtime_checkable

@@ -93,7 +93,10 @@ class _Stream(httpcore2.NetworkStream):
 
 
 class _Backend(httpcore2.SyncBackend):
-    """Opens connections that know the deadline."""
+    """Opens connections that know the deadline, to the address that `place` gives for a host."""
+
+    def __init__(self, place: Callable[[str, int], str] = lambda host, port: host) -> None:
+        self._place = place
 
     def connect_tcp(
         self,
@@ -104,7 +107,7 @@ class _Backend(httpcore2.SyncBackend):
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.NetworkStream:
         left = _left(timeout, httpcore2.ConnectTimeout)
-        return _Stream(super().connect_tcp(host, port, left, local_address, socket_options))
+        return _Stream(super().connect_tcp(self._place(host, port), port, left, local_address, socket_options))
 
 
 @contextmanager
@@ -189,19 +192,26 @@ class DeadlineTransport(httpx2.BaseTransport):
 
     A request has a connection for itself, so there are never more than threads asking; an idle one is kept
     `keep_alive` seconds. Proxies are those of the environment, as httpx2 itself would take them (http and https
-    proxies; no SOCKS). Raises httpx2's exceptions.
+    proxies; no SOCKS). `place` says at which address a host is reached, or raises; then there are no proxies, which
+    would look the host up themselves. Raises httpx2's exceptions.
     """
 
-    def __init__(self, *, keep_alive: float) -> None:
+    def __init__(
+        self,
+        *,
+        keep_alive: float,
+        place: Callable[[str, int], str] | None = None,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
         options: dict[str, Any] = {
-            "ssl_context": _trusted(),
+            "ssl_context": context or _trusted(),
             "keepalive_expiry": keep_alive,
-            "network_backend": _Backend(),
+            "network_backend": _Backend() if place is None else _Backend(place),
         }
         # The pools only make connections here: directly, and through a proxy.
         self._direct = httpcore2.ConnectionPool(**options)
         self._proxies: dict[str, httpcore2.ConnectionPool] = {}
-        found = getproxies()
+        found = getproxies() if place is None else {}
         for scheme in ("http", "https"):
             if address := found.get(scheme) or found.get("all"):
                 proxy = httpx2.Proxy(address if "://" in address else f"http://{address}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
+from ipaddress import ip_address
 
 import httpx2
 from sqlalchemy.orm import Session
@@ -16,15 +17,29 @@ from sqlalchemy.orm import Session
 from twelvefold.errors import Fatal
 from twelvefold.state import Task
 
+from . import public
+from .deadline_http import DeadlineTransport
 from .services import placed
 from .store.database import Database
 
 CONNECT_S = 5.0
+KEEP_ALIVE_S = 5.0
 
 
-@lru_cache(maxsize=64)
-def _transport() -> httpx2.HTTPTransport:
+@lru_cache(maxsize=2)
+def _transport(inside: bool) -> httpx2.BaseTransport:
+    """To our own network, or to the public internet alone: to the very address that was judged."""
+    if not inside:
+        return DeadlineTransport(keep_alive=KEEP_ALIVE_S, place=public.placed())
     return httpx2.HTTPTransport(limits=httpx2.Limits(max_connections=2_000, max_keepalive_connections=200))
+
+
+def _inside(host: str, services: dict[str, str]) -> bool:
+    """Whether somebody said that this host is ours: the operator who placed it, or an agent that names an address."""
+    try:
+        return host in services or host == "localhost" or bool(ip_address(host.strip("[]")))
+    except ValueError:
+        return False
 
 
 class Guarded(httpx2.BaseTransport):
@@ -42,9 +57,16 @@ class Guarded(httpx2.BaseTransport):
             raise Fatal(f"The host {host} is not declared. Add it: Agent(hosts=[{host!r}]).", code="declaration")
         if not self.free():
             raise Fatal("ctx.http is not for use inside ctx.db(): leave the block first.", code="declaration")
+        inside = _inside(request.url.host, self.services)
         request.url = placed(request.url, self.services)
         request.headers["Host"] = request.url.netloc.decode()
-        return _transport().handle_request(request)
+        try:
+            return _transport(inside).handle_request(request)
+        except public.NotPublic as error:
+            raise Fatal(
+                f"The host {host} leads into a private network. Name it in Agent(hosts=…) as a service and place it: "
+                "TWELVEFOLD_SERVICES=stock=http://10.0.0.5:8080", code="declaration",
+            ) from error  # fmt: skip
 
 
 def client(hosts: tuple[str, ...], services: dict[str, str], timeout: float, free: Callable[[], bool]) -> httpx2.Client:

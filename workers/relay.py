@@ -7,10 +7,11 @@ channel can tell, and is `unknown` elsewhere.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from time import monotonic
 from uuid import uuid4
 
-from twelvefold.ports import Channel, Finds, Letter, NotSent, Paced, PerhapsSent, Receipt
+from twelvefold.ports import Channel, Finds, Letter, NotSent, Paced, Patient, PerhapsSent, Receipt
 
 from .chances import patiently
 from .intake import put
@@ -45,6 +46,8 @@ def deliver(letter_id: str, run: Runtime, channels: Mapping[str, Channel]) -> st
     if channel is None:
         return _dead(run, taken, NotSent(f"no channel named {taken.channel}", retry=False))
     wait = _must_wait(run, taken, channel)
+    if wait == inf:
+        return _dead(run, taken, NotSent("its destination is closed; to open it: twelvefold outbox open", retry=False))
     if wait is not None:
         return _settle(run, taken, Became("pending", wait=wait, put_back=True))
     try:
@@ -84,29 +87,43 @@ def _found(taken: Taken, channel: Channel, letter: Letter) -> Receipt | None:
 
 def _in_doubt(run: Runtime, taken: Taken, channel: Channel, error: Exception) -> str:
     """It may have gone out: it is looked for at the next attempt, or nobody can tell."""
-    if isinstance(channel, Finds) and taken.attempts < ATTEMPTS:
+    wait = _wait(taken, channel)
+    if isinstance(channel, Finds) and wait is not None:
         run.log.warning("send_in_doubt", letter=taken.id, channel=taken.channel, error=kind_of(error))
-        wait = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (taken.attempts - 1))
         return _settle(run, taken, Became("pending", error="it may have gone out", wait=wait, doubtful=True))
     run.log.error("send_unknown", letter=taken.id, channel=taken.channel, error=kind_of(error))
     return _settle(run, taken, Became("unknown", error="the answer was lost; it may have gone out"))
 
 
 def _not_sent(run: Runtime, taken: Taken, error: NotSent, channel: Channel | None = None) -> str:
-    final = not error.retry or taken.attempts >= ATTEMPTS
-    if final:
+    _hold(run, taken, error, channel)
+    wait = _wait(taken, channel)
+    if not error.retry or wait is None:
         return _dead(run, taken, error)
     run.log.warning("not_sent", letter=taken.id, channel=taken.channel, attempt=taken.attempts)
-    wait = max(error.retry_after or 0, min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (taken.attempts - 1)))
-    if error.holds != "letter" and error.retry_after and isinstance(channel, Paced):
-        _hold(run, taken, "*" if error.holds == "channel" else channel.pace(taken.recipient)[0], error.retry_after)
-    return _settle(run, taken, Became("pending", error=error.reason, wait=wait))
+    return _settle(run, taken, Became("pending", error=error.reason, wait=max(error.retry_after or 0, wait)))
 
 
-def _hold(run: Runtime, taken: Taken, destination: str, seconds: float) -> None:
+def _wait(taken: Taken, channel: Channel | None) -> float | None:
+    """The seconds until the next attempt; None when there is none."""
+    if isinstance(channel, Patient):
+        return channel.waits[taken.attempts - 1] if taken.attempts <= len(channel.waits) else None
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (taken.attempts - 1)) if taken.attempts < ATTEMPTS else None
+
+
+def _hold(run: Runtime, taken: Taken, error: NotSent, channel: Channel | None) -> None:
+    """Let others wait too, where it was said that they have to."""
+    if error.holds == "letter" or not isinstance(channel, Paced):
+        return
+    destination = channel.pace(taken.recipient)[0]
+
     def hold() -> None:
         with run.db.connection() as connection:
-            paces.hold(connection, taken.channel, destination, seconds)
+            if error.holds == "closed":
+                paces.close(connection, taken.channel, destination)
+            else:
+                whom = "*" if error.holds == "channel" else destination
+                paces.hold(connection, taken.channel, whom, error.retry_after or 0)
 
     patiently(run, hold)
 

@@ -14,7 +14,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StringConstraints, ValidationError
 
-from triggers.declared import Sources, secrets_variable
+from delivery.webhook import Targets
+from delivery.webhook import secrets_variable as target_secrets
+from triggers.declared import Sources
+from triggers.declared import secrets_variable as source_secrets
 from twelvefold.directory import Directory
 
 from .services import Services
@@ -29,6 +32,9 @@ VARIABLES = {
 }  # fmt: skip
 LISTS = ("github_secrets", "link_secrets")
 """What is written as a list with commas."""
+
+SECRETS = {"webhook_sources": source_secrets, "webhook_targets": target_secrets}
+"""What is declared as JSON by name, and the variable with the secrets of each."""
 
 
 class ConfigurationError(Exception):
@@ -72,6 +78,8 @@ class Settings(BaseModel):
     mail_in_separator: Literal["+", "-"] = "+"
     """What stands before the token in an address; some mail servers take no `+`."""
     webhook_sources: Sources = Field(default_factory=dict)
+    webhook_targets: Targets = Field(default_factory=dict)
+    """Where webhooks go, by name, as JSON; their secrets stand in variables of their own."""
     webhook_max_body: int = Field(default=5_000_000, ge=1)
     services: Services = Field(default_factory=dict)
     directory: Annotated[Directory, BeforeValidator(_directory)] = Directory()
@@ -115,8 +123,9 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
         text = _value(found, _variable(name), problems)
         if text is not None:
             values[name] = _list(text) if name in LISTS else text
-    if "webhook_sources" in values:
-        values["webhook_sources"] = _with_secrets(str(values["webhook_sources"]), found, problems)
+    for name in SECRETS:
+        if name in values:
+            values[name] = _with_secrets(name, str(values[name]), found, problems)
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
@@ -149,19 +158,19 @@ def _value(found: Mapping[str, str], variable: str, problems: list[str]) -> str 
         return None
 
 
-def _with_secrets(text: str, found: Mapping[str, str], problems: list[str]) -> Any:
-    """The declared sources, each with the secrets of its own variable, so that all are judged together."""
+def _with_secrets(field: str, text: str, found: Mapping[str, str], problems: list[str]) -> Any:
+    """The declared sources or targets, each with the secrets of its own variable, so that all are judged together."""
     try:
         declared = json.loads(text)
     except ValueError as error:
-        problems.append(f"- {_variable('webhook_sources')}: {error}")
+        problems.append(f"- {_variable(field)}: {error}")
         return {}
     for name, source in declared.items() if isinstance(declared, dict) else ():
         if not isinstance(source, dict):
             continue
         if source.pop("secrets", None) is not None:
-            problems.append(f"- {_variable('webhook_sources')}: secrets of {name} belong into {secrets_variable(name)}")
-        if secrets := _list(_value(found, secrets_variable(name), problems) or ""):
+            problems.append(f"- {_variable(field)}: secrets of {name} belong into {SECRETS[field](name)}")
+        if secrets := _list(_value(found, SECRETS[field](name), problems) or ""):
             source["secrets"] = secrets
     return declared
 
@@ -173,8 +182,8 @@ def _told(error: ValidationError) -> list[str]:
 def _where(path: tuple[int | str, ...]) -> str:
     """The variable that is wrong, and where in it. A missing secret of a source is missing in its own variable."""
     first, *more = map(str, path)
-    if first == "webhook_sources" and len(more) > 1 and more[1] == "secrets":
-        return secrets_variable(more[0])
+    if first in SECRETS and len(more) > 1 and more[1] == "secrets":
+        return SECRETS[first](more[0])
     return " ".join([_variable(first), ".".join(more)]).strip()
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from delivery.email import SmtpChannel
 from delivery.log import LogChannel
+from delivery.webhook import WebhookChannel
 from twelvefold.ports import Channel, Model
 
 from . import registry
 from .ids import uuid7
 from .lanes import Lanes
+from .posting import Posting
 from .pulse import Pulse
 from .scripted import ScriptedModel
 from .settings import Settings
@@ -65,4 +68,6 @@ def channels(run: Runtime) -> Mapping[str, Channel]:
             password=s.smtp_password.get_secret_value() if s.smtp_password else None,
             sender=s.smtp_sender, domain=s.mail_domain, timeout=20.0,
         )  # fmt: skip
+    if s.webhook_targets:
+        found["webhook"] = WebhookChannel(s.webhook_targets, Posting(), lambda: datetime.now(UTC))
     return found

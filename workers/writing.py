@@ -47,9 +47,21 @@ def written(taken: Taken, run: Runtime) -> Letter:
     return Letter(
         id=taken.id, channel=taken.channel, recipient=taken.recipient, subject=subject,
         text=plain(source) if source else text, source=source, created_at=at,
-        follows=tuple(letter.id for letter in before), replaces=_original(taken, before),
+        follows=tuple(letter.id for letter in before), data=_data(taken), replaces=_original(taken, before),
         thread=next((letter.receipt for letter in before if letter.receipt), ""), **_envelope(taken, run),
     )  # fmt: skip
+
+
+def _data(taken: Taken) -> dict[str, Any]:
+    """What programs read of it: the result, or the facts of the question."""
+    p = taken.payload
+    if "result" in p:
+        r = p["result"]
+        return {"type": f"run.{r['status']}", "task": taken.task_id, **r}
+    for name, kind in (("card", "approval.asked"), ("question", "question.asked")):
+        if name in p:
+            return {"type": kind, "task": taken.task_id, name: p[name]}
+    return {"task": taken.task_id}
 
 
 def _source(taken: Taken, run: Runtime) -> str:

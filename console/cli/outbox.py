@@ -9,7 +9,7 @@ import typer
 
 from console import views
 from workers.store import outbox as stored
-from workers.store import threads
+from workers.store import paces, threads
 
 from .app import HOME, Home, Json, cli, database, fail, tell
 from .look import Most, State, Tenant, listed
@@ -51,3 +51,17 @@ def requeue(
         if not stored.requeue(db, str(letter), twice=twice):
             fail(1, f"{letter} is no dead letter, or it may have gone out already: then add --twice. See: outbox dead")
     tell("pending", as_json, id=str(letter))
+
+
+@box.command(name="open")
+def open_(
+    channel: Annotated[str, typer.Argument(help="The channel, such as webhook.")],
+    destination: Annotated[str, typer.Argument(help="The target that answered 410.")],
+    as_json: Json = False,
+    home: Home = HOME,
+) -> None:
+    """Let letters go to a destination again that wanted no more; its dead letters are requeued one by one."""
+    with database(home) as db:
+        if not paces.reopen(db, channel, destination):
+            fail(1, f"{destination} ({channel}) is not closed.")
+    tell("open", as_json, channel=channel, destination=destination)

@@ -24,6 +24,7 @@ def upgrade() -> None:
             channel text NOT NULL,
             destination text NOT NULL,
             free_at timestamptz NOT NULL,
+            closed_at timestamptz,
             PRIMARY KEY (channel, destination)
         ) WITH (fillfactor = 50);
     """)

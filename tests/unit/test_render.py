@@ -147,7 +147,7 @@ def test_b134_no_text_writes_a_header_or_a_part(text: str, says: str) -> None:
         source=question(text, says), created_at=datetime(2026, 12, 1, tzinfo=UTC),
     )  # fmt: skip
     mail = message_from_bytes(compose(letter, "Fleet <fleet@fleet.example>", "fleet.example"), policy=default)
-    assert mail["Bcc"] is None and len(mail.get_all("Subject")) == 1
+    assert mail["Bcc"] is None and len(mail.get_all("Subject") or []) == 1
     assert [part.get_content_type() for part in mail.walk()] == ["multipart/alternative", "text/plain", "text/html"]
     assert mail.defects == []
 
@@ -156,7 +156,7 @@ def test_b134_an_encoded_line_end_in_a_subject_does_not_hinder_the_letter() -> N
     for subject in ("hello\x0bBcc: evil@bad.example", "x" * 900):
         letter = Letter("d1", "email", "ann@example.com", subject, "hi", datetime(2026, 12, 1, tzinfo=UTC))
         mail = message_from_bytes(compose(letter, "f@fleet.example", "fleet.example"), policy=default)
-        assert mail["Bcc"] is None and len(mail.get_all("Subject")) == 1 and len(str(mail["Subject"])) <= 200
+        assert mail["Bcc"] is None and len(mail.get_all("Subject") or []) == 1 and len(str(mail["Subject"])) <= 200
 
 
 def test_an_outcome_tells_what_why_what_happened_and_what_it_cost() -> None:
