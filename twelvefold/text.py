@@ -18,6 +18,8 @@ from itertools import takewhile
 from typing import Any
 
 REPLACEMENT = "\ufffd"
+MARKER = "##- reply above this line -##"
+"""The first line of a letter that can be answered by mail: what a reply has below it is quoted."""
 _PLAIN_ASCII = b"\t\n\r" + bytes(range(0x20, 0x7F))
 
 _HIDDEN = (
