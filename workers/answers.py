@@ -17,7 +17,7 @@ from twelvefold.verdict import people
 
 from .decisions import Proof, Refused, tell
 from .outgoing import letter_key
-from .store import inbox, questions
+from .store import copies, inbox, questions
 from .store.database import Connection, Database
 from .store.questions import Question
 
@@ -128,4 +128,6 @@ def _write(connection: Connection, row: Question, reply: Reply, text: str) -> An
         raise Refused(410, "No longer open: expired.")
     data = {"call": row.call, "to": "answered", "by": reply.by, "result": text}
     tell(connection, reply.task, "decision", f"decision:{row.call}:{row.asked}", data, reply.by)
-    return Answered(row.call, row.asked, text, reply.by, at)
+    come = Answered(row.call, row.asked, text, reply.by, at)
+    copies.tell(connection, row.tenant, row.task, row.asked, f"This was {come}.", but=reply.by)
+    return come

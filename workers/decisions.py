@@ -20,7 +20,7 @@ from .edits import Edit, Unfit, read_edit
 from .ids import uuid7
 from .intake import put
 from .registry import Registry
-from .store import approvals, grants, inbox
+from .store import approvals, copies, grants, inbox
 from .store.approvals import Row, Vote
 from .store.database import Connection, Database
 from .store.inbox import Entry
@@ -270,7 +270,7 @@ def _write(connection: Connection, row: Row, asks: Verdict, votes: list[Vote], w
         data |= {"by": ", ".join(names), "votes": names} if len(names) > 1 else {}
     at = approvals.decided(connection, row, wish.to, data["by"], wish.proof, comment)
     tell(connection, wish.task, "decision", f"decision:{wish.call}:{row.asked}", data, wish.by)
-    return Decision(wish.to, data["by"], at, max(1, len(votes)), asks.quorum)
+    return _told(connection, row, Decision(wish.to, data["by"], at, max(1, len(votes)), asks.quorum), but=wish.by)
 
 
 def _ask_back(connection: Connection, row: Row, wish: Wish) -> Decision | Refused:
@@ -316,9 +316,15 @@ def _write_edited(connection: Connection, row: Row, asks: Verdict, wish: Wish, e
             edited=wish.edited or "",
         )  # fmt: skip
         data |= {"to": "approved_with_edits", "digest": digest}
-        come = Decision("approved_with_edits", wish.by, at)
+        come = _told(connection, row, Decision("approved_with_edits", wish.by, at), but=wish.by)
     tell(connection, wish.task, "decision", f"decision:{wish.call}:{row.asked}", data, wish.by)
     return come
+
+
+def _told(connection: Connection, row: Row, decision: Decision, *, but: str) -> Decision:
+    """The decision, told to the other copies of the question. One that is asked anew says so by its new card."""
+    copies.tell(connection, row.tenant, row.task, row.asked, f"This was {decision}.", but=but)
+    return decision
 
 
 def _stands_in(asks: Verdict, by: str) -> bool:

@@ -33,12 +33,15 @@ class Pointless(NotSent):
 
 def written(taken: Taken, run: Runtime) -> Letter:
     """The letter as it goes out. A result answers the last question of its conversation, in whose thread mail programs
-    show it only under the same subject. Raises Pointless.
+    show it only under the same subject. That a question is over is told to whoever was asked it. Raises Pointless.
     """
     p = taken.payload
     at = datetime.fromisoformat(p["at"]) if "at" in p else taken.created_at
     before = outbox.earlier(run.db, taken)
-    asked = [letter.subject for letter in before if letter.asks]
+    over = p.get("over")
+    asked = [letter.subject for letter in before if letter.asks is not None and over in (None, letter.asks)]
+    if over is not None and not asked:
+        raise Pointless("the question that is over had never been sent")
     subject, source, text = p.get("subject", ""), _source(taken, run), p.get("text", "")
     if asked and not ("card" in p or "question" in p):
         subject, text = f"Re: {asked[-1]}", f"{subject}\n\n{text}"
@@ -100,8 +103,11 @@ def _question(taken: Taken, run: Runtime, card: Card) -> str:
     """What asks. Raises NotSent when the question was over before it could be asked."""
     with run.db.connection() as connection:
         row = approvals.question(connection, taken.tenant, card.task, card.call, card.asked)
+        votes = [] if row is None else approvals.votes(connection, row)
     if row is None or not row.open:
         raise Pointless("the question was over before it was sent")
+    if taken.recipient.lower() in {vote.by.lower() for vote in votes}:
+        raise Pointless("who would be asked again has approved it already")
     links, link = from_settings(run.settings), _link(taken, card)
     if links is None or link is None:
         return letter_source(card, None, None)

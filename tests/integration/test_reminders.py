@@ -45,7 +45,8 @@ def test_a_reminder_then_one_escalation_then_expiry_each_of_the_same_call(fresh_
         assert {(card.call, card.asked, card.digest) for card in cards(w)} == {(call, w.row["asked"], w.row["digest"])}
         w.over("due")
         assert w.fleet.drain(w.task) == "done" and w.row["state"] == "expired"
-        assert mailed(w, box) == [] and w.sent == []
+        assert mailed(w, box) == [(who, "Re") for who in (ANN, BEN, CLEO)] and w.sent == []
+        assert all("nobody decided in time" in letter.text for letter in box.letters[-3:])
         assert [moved.to for moved in w.moves()] == ["reminded", "escalated", "expired"]
 
 

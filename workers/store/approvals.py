@@ -13,6 +13,7 @@ from twelvefold.events import ApprovalAsked, ApprovalMoved, Blocked, Finished, P
 from twelvefold.record import Recorded
 from twelvefold.verdict import APPROVED, OPEN, Verdict, people
 
+from . import copies
 from .claims import Claimed
 from .database import Connection
 
@@ -24,10 +25,12 @@ MOVE = """
 UPDATE approvals SET state = %(to)s, decided_at = clock_timestamp(), comment = %(comment)s
  WHERE tenant = %(tenant)s AND task_id = %(id)s AND call = %(call)s AND state = ANY(%(source)s) AND used_at IS NULL
    AND (%(to)s <> 'expired' OR deadline <= clock_timestamp())
+RETURNING asked, valid_until IS NULL AS undecided
 """
 SUPERSEDE = """
 UPDATE approvals SET state = 'superseded', decided_at = clock_timestamp()
  WHERE tenant = %s AND task_id = %s AND state = ANY(%s)
+RETURNING asked
 """
 QUESTION = """
 SELECT tenant, task_id::text, call, asked, digest, target, risk, state, deadline <= clock_timestamp(), decided_by,
@@ -109,6 +112,11 @@ SELECT coalesce(data ->> 'sender', ''), coalesce(data -> 'payload' ->> 'text', '
  ORDER BY seq DESC LIMIT 5
 """
 MOVES = {"expired": [*OPEN], "superseded": [*OPEN, *APPROVED], "stale": [*APPROVED]}
+OVER = {
+    "expired": "This is no longer open: nobody decided in time.",
+    "superseded": "This is no longer needed: nothing is left to decide.",
+}
+"""What the copies of a question are told that nobody decided."""
 STAGES = {"reminded": ["pending"], "escalated": ["pending", "reminded"], "explained": ["more_info"]}
 
 
@@ -275,11 +283,16 @@ def apply(connection: Connection, held: Claimed, events: Sequence[Recorded], dir
         elif isinstance(event, PolicyDenied):
             _move(connection, held, event.call, "superseded", event.why)
         elif isinstance(event, Finished):
-            connection.execute(SUPERSEDE, (held.tenant, held.id, [*OPEN]))
+            for (asked,) in connection.execute(SUPERSEDE, (held.tenant, held.id, [*OPEN])).fetchall():
+                copies.tell(connection, held.tenant, held.id, asked, OVER["superseded"])
 
 
 def _move(connection: Connection, held: Claimed, call: int, to: str, comment: str) -> None:
     names = {"tenant": held.tenant, "id": held.id, "call": call, "to": to, "source": MOVES[to], "comment": comment}
     # a call that was AUTO or denied has no row; one that expires has, unless somebody decided meanwhile
-    if connection.execute(MOVE, names).rowcount == 0 and to == "expired":
+    moved = connection.execute(MOVE, names).fetchall()
+    if not moved and to == "expired":
         raise Stale
+    for asked, undecided in moved:
+        if undecided and to in OVER:  # who decided, and what, was told when they did
+            copies.tell(connection, held.tenant, held.id, asked, OVER[to])

@@ -53,7 +53,7 @@ UPDATE outbox SET state = %(state)s, receipt = %(receipt)s,
 
 EARLIER = """
 SELECT p.id::text, p.key, p.payload ->> 'subject' AS subject, p.receipt,
-       coalesce(p.payload -> 'card', p.payload -> 'question') IS NOT NULL AS asks
+       (coalesce(p.payload -> 'card', p.payload -> 'question') ->> 'asked')::int AS asks
   FROM outbox o JOIN outbox p ON p.conversation = o.conversation AND p.tenant = o.tenant AND p.n < o.n
  WHERE o.id = %(id)s AND p.state IN ('sent', 'unknown') ORDER BY p.n
 """
@@ -61,13 +61,13 @@ SELECT p.id::text, p.key, p.payload ->> 'subject' AS subject, p.receipt,
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A letter of the same conversation that went out before, or may have. `asks`: it was a question."""
+    """A letter of the same conversation that went out before, or may have. `asks`: which question it was, if any."""
 
     id: str
     key: str
     subject: str | None
     receipt: str | None
-    asks: bool
+    asks: int | None
 
 
 @dataclass(frozen=True, slots=True)
