@@ -26,6 +26,7 @@ from html import escape
 from starlette.responses import Response
 from starlette.routing import Route
 
+from twelvefold.grants import grantable
 from twelvefold.text import one_line
 from workers.card import Card, unlinked
 from workers.decisions import OTHER_WAYS, Answer, Refused, Wish, closed_as, decide, decision_of
@@ -156,6 +157,24 @@ def _written(shown: Shown) -> str:
 def _form(shown: Shown) -> str:
     if not shown.row.open:
         return ""
+    return _decide_here(shown) + _more_ways(shown)
+
+
+def _more_ways(shown: Shown) -> str:
+    """What this page cannot do, with the words that do it: a link proves too little for it."""
+    card = shown.card
+    which, path = f"{card.task} {card.call}", f"POST /thread/{card.task}/response/{card.call}"
+    ways = [("With other arguments", f"twelvefold approve {which} --edit '{{...}}'", "edited_args")]
+    if grantable(shown.row.asks):
+        ways += [("And for more calls", f"twelvefold approve {which} --hours 4 --this-task", "grant")]
+    lines = "".join(
+        f"<dt>{name}</dt><dd><code>{escape(shell)}</code>, or <code>{path}</code> with <code>{member}</code></dd>"
+        for name, shell, member in ways
+    )
+    return f"<section><h2>More than yes and no</h2><dl>{lines}</dl></section>"
+
+
+def _decide_here(shown: Shown) -> str:
     if not shown.form:
         why = "The risk is high: a link is not enough." if shown.card.risk == "high" else "Something had to be cut."
         return f"<section><h2>Decide</h2><p>{why} {escape(OTHER_WAYS)}</p></section>"

@@ -107,6 +107,30 @@ class More(Body):
         return self
 
 
+class Settle(Body):
+    """`POST /thread/{id}/settle`: what became of an effect in doubt. `happened` comes with the `result` of the tool."""
+
+    call_id: StrictInt
+    how: Literal["happened", "not", "abandoned"]
+    result: Any = None
+
+
+class Decided(Body):
+    """One of many decisions: the call as it was shown, and yes or no."""
+
+    thread_id: UUID
+    call_id: StrictInt
+    digest: StrictStr
+    approved: StrictBool
+    comment: StrictStr = Field(default="", max_length=2000)
+
+
+class Batch(Body):
+    """`POST /approvals`: decisions about many calls; each is judged by itself."""
+
+    decisions: Annotated[list[Decided], Field(min_length=1, max_length=50)]
+
+
 class Throw(Body):
     """`POST /switches`: what to hold. `scope` is `*`, `agent:NAME` or, for a freeze, `tool:NAME`."""
 

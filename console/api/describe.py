@@ -92,7 +92,8 @@ def _operation(o: Operation) -> dict[str, Any]:
 
 def _parameters(o: Operation) -> Iterator[dict[str, Any]]:
     for name in re.findall(r"{(\w+)}", o.path):
-        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
+        kind = {"type": "string", "format": "uuid"} if name == "id" else {"type": "integer"}
+        yield {"name": name, "in": "path", "required": True, "schema": kind}
     yield from _query(o.query)
     if o.turn:
         seconds = {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT_S}

@@ -43,6 +43,7 @@ def document(held: Edge, call: Call, row: dict[str, Any], *, after: int = 0, max
     first = max(after, row["seq"] - max_events)
     rows = threads.events(held.db, row["id"], row["tenant"], after=first, most=row["seq"] - first)
     shown = render.events(rows, state, content=content)
+    links = render.links(row["id"], render.open_call(asked))
     return {
         **render.brief(row),
         "waiting": render.waiting(row, state, asked, content=content),
@@ -52,9 +53,9 @@ def document(held: Edge, call: Call, row: dict[str, Any], *, after: int = 0, max
         "seen": state.message_seq,
         "cancelling": row["cancel_asked"] is not None,
         "switches": render.switches(holding(held.db, row["id"]), content=content),
-        "events": render.last_with_url(shown, row["id"]),
+        "events": render.last_with_url(shown, links["response_url"]),
         "earlier_events": first > after,
-        **render.links(row["id"]),
+        **links,
     }
 
 
@@ -106,7 +107,7 @@ def approvals(held: Edge, call: Call) -> Answer:
             {
                 "thread_id": row["task_id"], "agent": row["agent"], "tool": row["tool"],
                 "args": json.loads(row["args"]) if content and row["args"] else None, **render.asking(row),
-                "response_url": render.links(row["task_id"])["response_url"],
+                "response_url": render.links(row["task_id"], row["call"])["response_url"],
             }
             for row in threads.approvals(held.db, call.token.tenant, agents=agents)
         ]

@@ -9,9 +9,10 @@ from pydantic import BaseModel
 
 from workers.store.tokens import ROLES, Role
 
-from . import happen, look, switches, verbs
+from . import batch, grants, happen, look, switches, verbs
 from .bodies import (
     Approval,
+    Batch,
     Filters,
     Happened,
     Launch,
@@ -21,11 +22,12 @@ from .bodies import (
     Page,
     Reason,
     Response,
+    Settle,
     Throw,
 )
 from .gate import Handler
 from .launch import launch
-from .respond import respond
+from .respond import respond, respond_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,20 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST", "/thread/{id}/response", respond, ("requester", "approver"), bodies=(Response, Approval), turn=True,
         key=True,
     ),
+    Operation(
+        "POST", "/thread/{id}/response/{call_id}", respond_to, ("requester", "approver"), bodies=(Response, Approval),
+        turn=True, key=True,
+    ),
     Operation("POST", "/thread/{id}/cancel", verbs.cancel, ("operator",), bodies=(Reason,)),
     Operation("POST", "/thread/{id}/pause", verbs.pause, ("operator",), bodies=(Nothing,)),
     Operation("POST", "/thread/{id}/resume", verbs.resume, ("operator",), bodies=(Nothing,)),
     Operation("POST", "/thread/{id}/retry", verbs.retry, ("operator",), bodies=(Nothing,), key=True),
     Operation("POST", "/thread/{id}/raise", verbs.raise_, ("operator",), bodies=(More,), key=True),
+    Operation("POST", "/thread/{id}/settle", verbs.settle, ("operator",), bodies=(Settle,)),
     Operation("GET", "/approvals", look.approvals, ROLES),
+    Operation("POST", "/approvals", batch.decide, ("approver",), bodies=(Batch,)),
+    Operation("GET", "/grants", grants.listed, ROLES),
+    Operation("POST", "/grants/{id}/revoke", grants.revoke, ("approver", "operator"), bodies=(Nothing,)),
     Operation("POST", "/events", happen.happen, ("requester",), bodies=(Happened,), key=True),
     Operation("GET", "/switches", switches.listed, ROLES),
     Operation("POST", "/switches", switches.throw, ("operator",), bodies=(Throw,)),

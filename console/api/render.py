@@ -29,9 +29,17 @@ INTENTS = {"done": DONE, "nothing_to_do": DONE, ASKS: "request_more_information"
 """What the workshop's server calls these three, whose shapes this interface keeps; other intents are names of tools."""
 
 
-def links(task_id: str) -> dict[str, str]:
-    """The two addresses of a thread; relative, so that no header of a request gets into them."""
-    return {"response_url": f"/thread/{task_id}/response", "events_url": f"/thread/{task_id}/events"}
+def links(task_id: str, call: int | None = None) -> dict[str, str]:
+    """The two addresses of a thread, with the `call` that waits for a person, so that what is sent to a kept address
+    reaches that one or none; relative, so that no header of a request gets into them.
+    """
+    own = "" if call is None else f"/{call}"
+    return {"response_url": f"/thread/{task_id}/response{own}", "events_url": f"/thread/{task_id}/events"}
+
+
+def open_call(asked: Sequence[Row]) -> int | None:
+    """The call that a person may decide about or answer now."""
+    return next((question["call"] for question in asked if question["open"]), None)
 
 
 def events(rows: Sequence[Row], state: State, *, content: bool) -> list[dict[str, Any]]:
@@ -67,10 +75,10 @@ def _words(outcome: Any) -> str:
     return said if isinstance(said, str) else as_json(outcome)
 
 
-def last_with_url(shown: list[dict[str, Any]], task_id: str) -> list[dict[str, Any]]:
+def last_with_url(shown: list[dict[str, Any]], url: str) -> list[dict[str, Any]]:
     """The events with the address to respond at in the last one, as clients of the workshop's server expect it."""
     if shown:
-        shown[-1].setdefault("data", {})["response_url"] = links(task_id)["response_url"]
+        shown[-1].setdefault("data", {})["response_url"] = url
     return shown
 
 
@@ -113,6 +121,8 @@ def asking(question: Row) -> dict[str, Any]:
         "call_id": question["call"],
         "digest": question["digest"],
         "risk": question["risk"],
+        "votes": question["votes"],
+        "quorum": question["quorum"],
         "since": when(question["created_at"]),
         "deadline": when(question["deadline"]),
         "responders": list(people(question["target"])) or [question["target"]],

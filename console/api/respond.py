@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC
 from typing import Any, Literal
 from uuid import uuid4
@@ -32,6 +34,16 @@ OTHERWISE = {
 Question = dict[str, Any]
 
 
+def respond_to(held: Edge, call: Call) -> Answer:
+    """The same about the call in the path, as `response_url` has it: it reaches that call or none."""
+    number = call.path["call_id"]
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", number):
+        raise Problem(404, "Unknown call", "The path ends with the number of a call: /thread/{id}/response/7.")
+    if call.body.get("call_id", int(number)) != int(number):
+        raise bad("Which call?", "The body names another call than the path. Leave `call_id` out, or send it alike.")
+    return respond(held, replace(call, body={**call.body, "call_id": int(number)}))
+
+
 def respond(held: Edge, call: Call) -> Answer:
     """One address for both, as in the workshop's server; `type` says which it is."""
     call.asks(Nothing)
@@ -41,7 +53,7 @@ def respond(held: Edge, call: Call) -> Answer:
     if kind == "response":
         return _words(held, call, row, asked)
     if kind == "approval":
-        return _decision(held, call, row, asked)
+        return decision(held, call, row, asked)
     raise _mismatch(row, asked, '`type` is "response" (with `response`) or "approval" (with `approved`).')
 
 
@@ -113,7 +125,8 @@ def _answer(held: Edge, call: Call, row: dict[str, Any], said: Response, asked: 
     return Answer(202, document, Turn(row["id"], answered.asked))
 
 
-def _decision(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Question]) -> Answer:
+def decision(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Question]) -> Answer:
+    """Decide about one of the calls that the thread of this row `asked` about. Raises Problem."""
     if not call.token.has("approver"):
         raise no_role(("approver",))
     said = call.read(Approval)
@@ -124,13 +137,13 @@ def _decision(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Quest
         seen=said.seen, edited=_edited(said), grant=_terms(said),
     )  # fmt: skip
     try:
-        decision = decide(held.db, wish, held.agents)
+        come = decide(held.db, wish, held.agents)
     except Refused as refused:
         raise _refused(refused) from None
     held.bell.ring(row["id"], row["agent"], "answers")
     document = {
         "accepted": True, "thread_id": row["id"], "call_id": question["call"],
-        **_who(decision), **render.links(row["id"]),
+        **_who(come), **render.links(row["id"]),
     }  # fmt: skip
     return Answer(202, document, Turn(row["id"], question["asked"]))
 

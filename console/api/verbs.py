@@ -1,4 +1,4 @@
-"""`POST /thread/{id}/cancel`, `/pause`, `/resume`, `/retry` and `/raise`: what an operator does to a thread.
+"""`POST /thread/{id}/cancel`, `/pause`, `/resume`, `/retry`, `/raise` and `/settle`: what an operator does to a thread.
 
 Each may be sent twice: what has been done already is answered as if it had been done now. A raise, which adds, is
 known again by its Idempotency-Key.
@@ -12,7 +12,7 @@ from console.edge import Edge
 from triggers.problem import Problem
 from workers.operate import Refused
 
-from .bodies import More, Nothing, Reason
+from .bodies import More, Nothing, Reason, Settle
 from .look import own
 from .request import Answer, Call
 
@@ -48,6 +48,14 @@ def raise_(held: Edge, call: Call) -> Answer:
         held, call,
         lambda task: held.operate.raise_budget(task, by=call.token.principal, key=call.key, **dict(more)),
     )  # fmt: skip
+
+
+def settle(held: Edge, call: Call) -> Answer:
+    """Say what became of an effect in doubt: it happened (with its `result`), it did not, or nobody will ever tell."""
+    said = call.read(Settle)
+    return _done(held, call, lambda task: held.operate.settle(
+        task, said.call_id, how=said.how, by=call.token.principal, result=said.result
+    ))  # fmt: skip
 
 
 def _done(held: Edge, call: Call, act: Callable[[str], object]) -> Answer:

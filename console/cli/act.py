@@ -43,15 +43,6 @@ def approve(
 
 
 @cli.command()
-def revoke(grant: UUID, by: By = "", as_json: Json = False, home: Home = HOME) -> None:
-    """End a grant: what it approved is asked about again."""
-    with operating(home) as operate:
-        operate.revoke(str(grant), by=by or me())
-    if as_json:
-        tell("revoked", as_json, id=str(grant))
-
-
-@cli.command()
 def deny(task: TaskId, call: int, comment: str = "", by: By = "", as_json: Json = False, home: Home = HOME) -> None:
     """Reject a call that waits for a person."""
     _decide(home, task, call, False, by, as_json, comment)

@@ -12,7 +12,6 @@ import typer
 from console import views
 from console.story import story, told
 from workers import registry
-from workers.store import grants as stored
 from workers.store import threads
 from workers.store.database import Database
 
@@ -93,14 +92,6 @@ def approvals(tenant: Tenant = None, most: Most = 50, as_json: Json = False, hom
     with database(home) as db:
         rows = threads.approvals(db, tenant, most=most)
     listed(rows, views.approval, as_json)
-
-
-@cli.command()
-def grants(tenant: Tenant = None, most: Most = 50, as_json: Json = False, home: Home = HOME) -> None:
-    """List approvals that hold for more than one call, newest first: until when, how often used, by whom revoked."""
-    with database(home) as db:
-        rows = stored.listed(db, tenant, most=most)
-    listed(rows, views.grant, as_json)
 
 
 @cli.command()

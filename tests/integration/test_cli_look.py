@@ -164,6 +164,7 @@ def test_every_verb_has_a_screen_of_help() -> None:
     assert {"run", "show", "arrivals", "approvals", "outbox", "doctor", "tasks", "events", "token"} <= verbs
     assert {"cancel", "pause", "resume", "retry", "raise", "freeze", "unfreeze", "intake", "switches"} <= verbs
     groups = [["token", verb] for verb in ("new", "list", "revoke")] + [["intake", verb] for verb in ("stop", "open")]
+    groups.append(["grants", "revoke"])
     for path in [[verb] for verb in verbs] + groups:
         answer = runner.invoke(cli, [*path, "--help"])
         assert answer.exit_code == 0 and len(answer.output.splitlines()) <= 40, path

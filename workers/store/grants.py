@@ -32,6 +32,13 @@ SELECT id::text, tenant, agent, tool, task_id::text, pattern, by, until, used, u
 """
 
 
+FIND = """
+SELECT id::text, tenant, agent, tool, task_id::text, pattern, by, until, used, used_at, revoked_at, revoked_by,
+       created_at
+  FROM grants WHERE tenant = %(tenant)s AND id = %(id)s
+"""
+
+
 def give(connection: Connection, grant_id: str, **names: Any) -> None:
     """Store a grant; `pattern` is a dict, `hours` how long it holds."""
     connection.execute(GIVE, {**names, "id": grant_id, "pattern": json.dumps(names["pattern"])})
@@ -46,6 +53,12 @@ def holding(db: Database, held: Claimed) -> list[Grant]:
 def revoke(connection: Connection, grant_id: str, by: str, tenant: str | None) -> bool:
     """End a grant; False when there is none. Whoever revoked first stays on the row."""
     return connection.execute(REVOKE, {"id": grant_id, "by": by, "tenant": tenant}).rowcount == 1
+
+
+def find(db: Database, tenant: str, grant_id: str) -> dict[str, Any] | None:
+    """One grant of a tenant."""
+    found = db.rows(FIND, {"tenant": tenant, "id": grant_id})
+    return found[0] if found else None
 
 
 def listed(db: Database, tenant: str | None = None, *, most: int = 50) -> list[dict[str, Any]]:
