@@ -35,12 +35,19 @@ Question = dict[str, Any]
 
 
 def respond_to(held: Edge, call: Call) -> Answer:
-    """The same about the call in the path, as `response_url` has it: it reaches that call or none."""
+    """The same about the call in the path, as `response_url` has it: it reaches that call or none. Words to a call that
+    was decided, while nothing else is asked, are words to the thread, as the workshop's clients send them.
+    """
     number = call.path["call_id"]
     if not re.fullmatch(r"[1-9][0-9]{0,8}", number):
         raise Problem(404, "Unknown call", "The path ends with the number of a call: /thread/{id}/response/7.")
     if call.body.get("call_id", int(number)) != int(number):
         raise bad("Which call?", "The body names another call than the path. Leave `call_id` out, or send it alike.")
+    row = own(held, call)
+    asked = threads.asked(held.db, row["id"], row["tenant"], 0)
+    decided = any(question["call"] == int(number) and question["kind"] == "approval" for question in asked)
+    if decided and call.body.get("type") == "response" and not any(question["open"] for question in asked):
+        return respond(held, replace(call, body={k: v for k, v in call.body.items() if k != "call_id"}))
     return respond(held, replace(call, body={**call.body, "call_id": int(number)}))
 
 

@@ -294,7 +294,7 @@ def test_a_thread_is_shown_with_what_it_waits_for_and_a_viewer_sees_no_content(f
         assert [event["type"] for event in shown["events"]] == f.kinds(task)
         last = shown["events"][-1]["data"]
         assert (last["intent"], last["text"], last["call_id"]) == ("keep_note", "LOUD SECRET", waiting["call_id"])
-        assert last["response_url"] == f"/thread/{task}/response"
+        assert last["response_url"] == f"/thread/{task}/response/{waiting['call_id']}"
         for path in (f"/thread/{task}", f"/thread/{task}/events", "/thread", "/approvals"):
             text = api.get(path, "viewer").text
             assert task in text and "SECRET" not in text and "secret" not in text
