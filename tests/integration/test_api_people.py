@@ -47,7 +47,7 @@ def test_what_is_sent_to_the_address_of_a_call_reaches_that_call_or_none(fresh_d
 
 
 def test_votes_and_what_they_have_to_be_are_shown_and_many_calls_are_decided_at_once(fresh_database: Any) -> None:
-    rules = {1: {}, 2: {"quorum": 2}, 3: {"four_eyes": True}, 4: {}}
+    rules: dict[int, dict[str, Any]] = {1: {}, 2: {"quorum": 2}, 3: {"four_eyes": True}, 4: {}}
     rule = lambda call, task: ask(f"{ANN}, {BEN}", "why", **rules[call.count])  # noqa: E731
     with waits(fresh_database, rule, script=lambda task: _send(task)) as w, callers(w.fleet) as api:
         f = w.fleet

@@ -43,7 +43,7 @@ SELECT call, asked, digest, target, risk, state, deadline, created_at, decided_b
          WHERE v.tenant = a.tenant AND v.task_id = a.task_id AND v.call = a.call AND v.asked = a.asked) AS votes,
        coalesce((a.verdict ->> 'quorum')::int, 1) AS quorum,
        coalesce((a.verdict ->> 'four_eyes')::boolean, false) AS four_eyes
-  FROM approvals a WHERE tenant = %(tenant)s AND task_id = %(id)s AND asked >= %(opened)s ORDER BY asked
+  FROM approvals a WHERE a.tenant = %(tenant)s AND a.task_id = %(id)s AND asked >= %(opened)s ORDER BY asked
 """
 
 APPROVALS = """
