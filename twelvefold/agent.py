@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 from .bindings import Binding, Destination
 from .budget import Budget
 from .canonical import canonical, sha256
-from .controls import Delegate, Done, Explain, NothingToDo, Plan, Wait
+from .controls import Delegate, Done, Explain, NextPage, NothingToDo, Plan, Wait
 from .directory import is_name
 from .errors import DeclarationError
 from .questions import AskHuman, AskWhenStuck
@@ -94,7 +94,7 @@ class Agent:
         done = create_model(
             "Done", __base__=Done, __module__=__name__, outcome=(self.returns, ...), __doc__=Done.__doc__
         )
-        controls: list[type[Tool[Any]]] = [done, NothingToDo, Wait, Explain]
+        controls: list[type[Tool[Any]]] = [done, NothingToDo, Wait, NextPage, Explain]
         if self.delegates:
             names: Any = Literal[tuple(self.delegates)]
             controls.append(
@@ -204,7 +204,7 @@ def _check_tool(agent: Agent, tool: Any) -> None:
 
 def _check_names(agent: Agent) -> None:
     own = [tool.__spec__.name for tool in agent.tools if tool not in OF_THE_CORE]
-    names = [*own, "done", "nothing_to_do", "wait", "delegate", "ask_human", "explain", "plan"]
+    names = [*own, "done", "nothing_to_do", "wait", "delegate", "ask_human", "explain", "plan", "next_page"]
     for name in names:
         if names.count(name) > 1:
             raise DeclarationError(f"{agent.name}: two tools are named {name!r}. A name must mean one thing.")

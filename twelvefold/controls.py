@@ -63,6 +63,18 @@ class Wait(Control):
         return self
 
 
+class NextPage(Control):
+    """Open an event again that was cut or folded. Use when you need what is no longer shown, such as an exact id."""
+
+    event: int = Field(ge=1, examples=[12], description="The number of the event.")
+    page: int = Field(ge=1, examples=[2], description="The page, counted from 1.")
+
+    @classmethod
+    def offered(cls, task: Task) -> bool:
+        """Once something was cut or folded."""
+        return task.state.view.paged > 0 or task.state.view.folded > 0
+
+
 class Delegate(Control):
     """Hand a part of the work to another agent and get its result back. Use for what one of them is made for."""
 

@@ -14,8 +14,8 @@ from uuid import UUID, uuid5
 from .agent import Agent
 from .budget import Budget, Usage, stagnation
 from .canonical import canonical
-from .controls import Delegate, Done, NothingToDo, Plan
-from .effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunPreview, RunRead, RunWrite, Want
+from .controls import Delegate, Done, NextPage, NothingToDo, Plan
+from .effects import Feed, Find, OpenPage, Prefetch, Record, Rest, RunEffect, RunPreview, RunRead, RunWrite, Want
 from .events import (
     ApprovalAsked,
     ApprovalMoved,
@@ -37,12 +37,12 @@ from .events import (
 from .grants import covering, grantable
 from .policy import digest_of, recheck
 from .questions import ASKING, AskHuman
+from .room import coming
 from .schema import arguments_of, stored_call, stored_tool
 from .state import OpenCall, State, Task, unused
 from .text import shorten
 from .tool import Effect, Tool
 from .verdict import Verdict
-from .window import next_boundary
 
 SAME_KEY_ATTEMPTS = 3
 MOST_STALE = 3
@@ -158,7 +158,8 @@ def _questioned(agent: Agent, s: State, call: OpenCall, now: datetime) -> list[E
     says = call.says or (NO_MORE if _stuck(s) or _over(agent, s, now) else "")
     if says:
         return [ApprovalMoved(call=call.seq, to="explained", comment=says)]
-    return AskModel(next_boundary(s))
+    then = coming(s)
+    return [ApprovalMoved(call=call.seq, to="explained", comment=NO_MORE)] if isinstance(then, LimitReached) else then
 
 
 def _edited(agent: Agent, task: Task, call: OpenCall) -> Event | None:
@@ -263,7 +264,7 @@ def _control(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Ev
         return [Returned(call=call.seq, result="noted")]
     if isinstance(tool, Delegate):
         return _delegate(agent, task, call, tool)
-    return Rest()
+    return OpenPage() if isinstance(tool, NextPage) else Rest()
 
 
 def _question(agent: Agent, task: Task, call: OpenCall, tool: AskHuman, now: datetime) -> ApprovalAsked:
@@ -330,7 +331,8 @@ def _next_decision(agent: Agent, task: Task, now: datetime) -> list[Event] | Wan
         call = agent.steer(task)
         if call is not None:
             return [decided(call, by="code")]
-    return AskModel(next_boundary(s))
+    then = coming(s)
+    return [then] if isinstance(then, LimitReached) else then
 
 
 def decided(call: Tool[Any], *, by: str, further: bool = False) -> Decided:

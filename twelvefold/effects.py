@@ -7,9 +7,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AskModel:
-    """Ask the model for the next decision; events from `boundary` on are its window."""
+    """Ask the model for the next decision; events from `boundary` on are its window. Superseded results have given way
+    to events below the first of `eased`, resolved errors to events below the second.
+    """
 
     boundary: int
+    eased: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Summarise:
+    """Fold the events from the boundary to `last` into a summary."""
+
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPage:
+    """Show again what was folded or cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +77,18 @@ class Rest:
     """Nothing to do until something arrives or a deadline passes, or ever again."""
 
 
-Want = AskModel | Prefetch | RunPreview | RunRead | RunWrite | RunEffect | Find | Record | Feed | Rest
+Want = (
+    AskModel
+    | Summarise
+    | OpenPage
+    | Prefetch
+    | RunPreview
+    | RunRead
+    | RunWrite
+    | RunEffect
+    | Find
+    | Record
+    | Feed
+    | Rest
+)
 """Everything a step can be asked to do."""

@@ -73,6 +73,8 @@ class Prefetched(Event):
 
     found: dict[str, JsonValue] = {}
     failed: dict[str, str] = {}
+    at: datetime | None = None
+    """When the looks began: what they found was so then."""
     ms: int = 0
 
 
@@ -83,6 +85,11 @@ class ModelAsked(Event):
     request: str
     receipt: JsonValue = None
     boundary: int = 0
+    eased: tuple[int, int] = (0, 0)
+    """Superseded results gave way to events below the first, resolved errors to events below the second."""
+    prefix: str = ""
+    broke: bool = False
+    """The window does not begin as the last one did, so that a provider's cache of it does not help."""
     lost: int = 0
     """Calls of dead workers before this one; their estimate is part of `spent`."""
     spent: Spent = Spent()
@@ -267,6 +274,21 @@ class ChildReturned(Event):
     """The child had read text of an unproven sender."""
 
 
+class Folded(Event):
+    """The events from first to last left the window: the text stands for them and for all that was folded before.
+    `hash` is theirs, so that whoever opens them again can tell that they are the same.
+    """
+
+    first: int
+    last: int
+    text: str
+    hash: str
+    by: Literal["model", "rule"] = "rule"
+    failed: int = 0
+    """How many answers of a model could not be used before."""
+    ms: int = 0
+
+
 class LimitReached(Event):
     """The budget's dimension is used up: no further decision until it is raised."""
 
@@ -340,5 +362,6 @@ TYPES: dict[str, type[Event]] = {
         Arrived, Reopened, Prefetched, ModelAsked, Decided, Rejected, PolicyDenied, Previewed, ApprovalAsked,
         ApprovalMoved, Started, Returned, Failed, Doubted, Settled, Woke, ChildStarted, ChildReturned, LimitReached,
         Stuck, Blocked, CancelAsked, DoneRefused, Finished, Quarantined, Resumed,
+        Folded,
     )
 }  # fmt: skip

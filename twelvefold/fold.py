@@ -28,6 +28,7 @@ from .events import (
     Event,
     Failed,
     Finished,
+    Folded,
     LimitReached,
     ModelAsked,
     PolicyDenied,
@@ -44,17 +45,14 @@ from .events import (
     Woke,
 )  # fmt: skip
 from .record import Recorded
+from .room import grown, noted
 from .state import Child, OpenCall, State, unused
-from .tokens import tokens_of
 
 UNSEEN = (ModelAsked, Started, Finished, Quarantined, LimitReached, ApprovalAsked, Previewed)
 """Bookkeeping that a model has no use for."""
 KEEPS_HELD = (Arrived, ChildReturned, Resumed, Quarantined, CancelAsked)
 ENDS_QUARANTINE = (Resumed, CancelAsked)
 FINGERPRINTS = 4
-MOST_WINDOW = 64
-SHOWN_TOKENS = 2_000
-"""The most of one event that is shown; the rest is named and kept."""
 FROZEN_AGAIN = timedelta(seconds=60)
 """A re-send that a freeze holds back is tried again after so long, or when the freeze ends by itself."""
 
@@ -78,9 +76,9 @@ def fold(state: State, recorded: Recorded) -> State:
     if state.status == "quarantined" and not isinstance(event, ENDS_QUARANTINE):
         change.pop("status", None)
         change.pop("waiting_for", None)
-    if type(event) not in UNSEEN:
-        window = (*state.window, (recorded.seq, min(tokens_of(event.data), SHOWN_TOKENS)))
-        change["window"] = window[-MOST_WINDOW:]
+    if not isinstance(event, (*UNSEEN, Folded)):
+        change["window"] = grown(state, recorded.seq, event)
+    change["view"] = noted(state, recorded.seq, event)
     return state.model_copy(update=change)
 
 
@@ -90,8 +88,7 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
         case ModelAsked():
             cost = event.spent
             used = Usage(tokens=cost.tokens_in + cost.tokens_out, usd=cost.usd, active_ms=cost.ms)
-            kept = tuple(row for row in s.window if row[0] >= event.boundary)
-            return {"used": s.used.plus(used), "transport": 0, "boundary": event.boundary, "window": kept}
+            return {"used": s.used.plus(used), "transport": 0} | _window_from(s, event.boundary)
         case Decided():
             return _decided(s, seq, recorded, event)
         case Returned():
@@ -135,6 +132,10 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
             }
         case ChildReturned():
             return _child_returned(s, seq, event)
+        case Folded():
+            return spent(s, event.ms) | _window_from(s, event.last + 1)
+        case LimitReached(dimension="context"):
+            return waits("operator") | {"reason": "context"}
         case LimitReached():
             return waits("budget")
         case Stuck():
@@ -162,6 +163,12 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
             return _resumed(s, event)
         case _:
             assert_never(cast("Any", event))
+
+
+def _window_from(s: State, boundary: int) -> dict[str, Any]:
+    """The window from there on; 0 is what a question has that is not about the window."""
+    kept = tuple(row for row in s.window if row[0] >= boundary)
+    return {"boundary": boundary, "window": kept} if boundary else {}
 
 
 def _waits_for_wait(s: State) -> bool:

@@ -93,6 +93,29 @@ class Child(Frozen):
     call: int = 0
 
 
+class View(Frozen):
+    """What of the log stands in the window, and what may give way; `room` keeps it."""
+
+    folded: int = 0
+    """The seq of the summary that stands for what lies below the boundary."""
+    eased: tuple[int, int] = (0, 0)
+    turns: tuple[int, ...] = ()
+    """The last decisions, and of the last results the calls."""
+    results: tuple[int, ...] = ()
+    looks: tuple[tuple[str, int], ...] = ()
+    """The latest result of each Read, by a mark of its arguments; the errors of each tool that nothing resolved yet."""
+    errors: tuple[tuple[str, int], ...] = ()
+    spare: tuple[tuple[int, str, int], ...] = ()
+    """(seq, rule, by): what may give way, and to which event."""
+    paged: int = 0
+    """An event that was not shown whole."""
+    prefix: str = ""
+    breaks: int = 0
+    """How often the window did not begin as the one before."""
+    squeeze: bool = False
+    """An operator allowed that the last turns give way too."""
+
+
 class State(Frozen):
     """Everything the reducer needs to know, as one bounded value."""
 
@@ -107,6 +130,7 @@ class State(Frozen):
     opened_at: datetime | None = None
     boundary: int = 1
     window: tuple[tuple[int, int], ...] = ()
+    view: View = View()
     call: OpenCall | None = None
     wait_key: str | None = None
     due: datetime | None = None

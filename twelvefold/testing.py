@@ -17,13 +17,14 @@ from typing import Any
 from .agent import Agent
 from .canonical import plain
 from .decide import decided, doubted
-from .effects import AskModel, Record, RunEffect, RunPreview, RunRead, RunWrite
+from .effects import AskModel, OpenPage, Record, RunEffect, RunPreview, RunRead, RunWrite, Summarise
 from .errors import Rejection, ToolError
 from .events import (
     ApprovalMoved,
     Arrived,
     Event,
     Failed,
+    Folded,
     ModelAsked,
     Previewed,
     Rejected,
@@ -193,6 +194,8 @@ class _Player:
         call = self.task.state.call
         if isinstance(self.wants, RunPreview) and call is not None:
             self.feed([Previewed(call=call.seq, shown="played")])
+        if isinstance(self.wants, Summarise):
+            self.feed([Folded(first=self.task.state.boundary, last=self.wants.last, text="played", hash="")])
 
     def only_fold(self, event: Event) -> None:
         recorded = Recorded(self.task.state.seq + 1, self.now, event)
@@ -201,7 +204,8 @@ class _Player:
 
     def ask(self, *answers: Event) -> None:
         assert isinstance(self.wants, AskModel), f"The model is not asked now; the task wants {self.wants}."
-        self.feed([ModelAsked(model="test", request="", boundary=self.wants.boundary), *answers])
+        view = {"boundary": self.wants.boundary, "eased": self.wants.eased}
+        self.feed([ModelAsked.model_validate({"model": "test", "request": "", **view}), *answers])
 
     def decide(self, call: Tool[Any]) -> None:
         name = call.__spec__.name
@@ -218,7 +222,7 @@ class _Player:
             self.only_fold(Started(call=open_call.seq, key=key, attempt=attempt, digest=open_call.digest))
         else:
             wants = f"it is {open_call.phase}, the verdict was {open_call.verdict}, the task wants {self.wants}"
-            assert isinstance(self.wants, RunRead | RunWrite), f"The call may not run now: {wants}."
+            assert isinstance(self.wants, RunRead | RunWrite | OpenPage), f"The call may not run now: {wants}."
         return open_call.seq
 
     def run(self, call: Tool[Any], ends: Any) -> None:

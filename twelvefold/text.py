@@ -162,7 +162,7 @@ def shorten(text: str, limit: int) -> str:
         return ""
     note_length = len(_note(len(text)))
     room = limit - note_length if limit > note_length else limit - 1
-    end = _boundary(text, room)
+    end = cut_at(text, room)
     note = _note(len(text) - end)
     return text[:end] + (note if end + len(note) <= limit else "…")
 
@@ -228,7 +228,7 @@ def _note(count: int) -> str:
     return f"… [{count} more characters]"
 
 
-def _boundary(text: str, end: int) -> int:
+def cut_at(text: str, end: int) -> int:
     """The last place at or before `end` where the text may be cut."""
     while end > 0 and _inside(text, end):
         end -= 1

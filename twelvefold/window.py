@@ -1,196 +1,93 @@
 """What the model sees: events to a system message, a menu and one user message, with a receipt of every event.
 
-Event data can never close or forge a tag: every text goes through `markup`. Older events leave the window at a
-boundary that moves in jumps, so that the prefix is append-only between jumps; what left is named, never hidden.
+Event data can never close or forge a tag: every text goes through `markup`. What gives way when there is too little
+room is decided in `room`; what left is named, never hidden.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 from .agent import Agent
 from .canonical import sha256
 from .directory import Directory
-from .events import (
-    ApprovalMoved,
-    Arrived,
-    Blocked,
-    ChildReturned,
-    Decided,
-    DoneRefused,
-    Doubted,
-    Event,
-    Failed,
-    PolicyDenied,
-    Prefetched,
-    Rejected,
-    Returned,
-    Settled,
-    Woke,
-)  # fmt: skip
-from .fold import MOST_WINDOW, SHOWN_TOKENS, UNSEEN
-from .markup import join, tag, to_yaml
+from .effects import AskModel
+from .events import Folded
+from .fold import UNSEEN
+from .markup import Markup, tag
+from .receipt import folded, receipt
 from .record import revive
+from .room import given
+from .shape import Row, Shape, rendered
 from .state import State, Task
-from .text import shorten
 from .tokens import tokens_of
 
-WINDOW_TOKENS = 8_000
-"""Above this the boundary jumps so that about half of it stays."""
-KEEP_ROWS = 8
-"""So many of the newest events stay whole, whatever their size."""
-CACHED_LENGTH = 4_096
-"""An event with more data than this is rendered anew each time, so that the cache stays small."""
-NOBODY = Directory()
 counted = lru_cache(maxsize=4096)(tokens_of)
 """The tokens of a part; most parts stood in the last window too."""
+NOBODY = Directory()
 UNSEEN_TYPES = tuple(kind.__name__ for kind in UNSEEN)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A stored event as the log gives it: `data` is canonical JSON text."""
-
-    seq: int
-    type: str
-    version: int
-    data: str
-
-
-@dataclass(frozen=True, slots=True)
 class Window:
-    """One request's texts, and the receipt that accounts for every event up to `seq`."""
+    """One request's texts, and the receipt that accounts for every event up to now. Two windows of a task with the same
+    `prefix` begin alike: the later one is the earlier with events added.
+    """
 
     system: str
     user: str
     menu: tuple[dict[str, Any], ...]
     receipt: dict[str, Any]
     request: str
-
-
-def next_boundary(s: State) -> int:
-    """Where the next window begins: unchanged while it fits, else the jump that leaves about half."""
-    rows = [row for row in s.window if row[0] >= s.boundary]
-    total = sum(tokens for _, tokens in rows)
-    if total <= WINDOW_TOKENS and len(rows) < MOST_WINDOW:
-        return s.boundary
-    while len(rows) > KEEP_ROWS and (total > WINDOW_TOKENS // 2 or len(rows) > MOST_WINDOW // 2):
-        total -= rows.pop(0)[1]
-    return rows[0][0]
+    prefix: str
 
 
 def build(
-    agent: Agent, task: Task, prompt: str, rows: Sequence[Row], boundary: int, directory: Directory = NOBODY
-) -> Window:
-    """The window of a task: `rows` are its opening event and those from `boundary` on. People are shown by their names
-    in the directory, never by an address.
+    agent: Agent, task: Task, prompt: str, rows: Sequence[Row], want: AskModel, directory: Directory = NOBODY,
+    parts: Mapping[str, str] | None = None,
+) -> Window:  # fmt: skip
+    """The window of a task: `rows` are its opening event, its last `Folded` and those from the boundary on. People are
+    shown by their names in the directory, never by an address. `parts` are the prompt's files, by name.
     """
-    s = task.state
+    s, boundary = task.state, want.boundary
     offered = agent.offered(task)
     menu, menu_text = tuple(agent.menu_entries[name] for name in offered), agent.menu_text(offered)
-    seen = [row for row in rows if row.type not in UNSEEN_TYPES]
-    opening = [row for row in seen if row.seq == s.opened and row.seq < boundary]
-    recent = [row for row in seen if row.seq >= boundary]
-    shown = {row.seq: directory.masked(_rendered(row)) for row in [*opening, *recent]}
-    left_out = _left_out(boundary, [row.seq for row in opening])
-    gaps = {first: tag("left_out", f"Events {first} to {last} are not shown any more.") for first, last in left_out}
-    user = "\n".join(["<task>", *(part for _, part in sorted([*gaps.items(), *shown.items()])), "</task>"])
-    sections = {
-        "system": counted(prompt), "tools": counted(menu_text), "left_out": sum(map(tokens_of, gaps.values())),
-    }  # fmt: skip
-    receipt = _receipt(s, boundary, {seq: counted(part) for seq, part in shown.items()}, left_out, sections)
-    return Window(prompt, user, menu, receipt, sha256(prompt, user, menu_text, agent.model))
+    seen = [row for row in rows if row.type not in UNSEEN_TYPES and row.type != Folded.__name__]
+    shapes = {row.seq: rendered(row) for row in seen if row.seq >= boundary or row.seq == s.opened}
+    gone = {seq: why for seq, why in given(s.view, want.eased).items() if seq in shapes}
+    shown = {seq: directory.masked(_shown(seq, shape, gone)) for seq, shape in shapes.items()}
+    summary = _summary(s, boundary, rows, directory)
+    user = "\n".join(["<task>", *([summary] if summary else []), *(shown[seq] for seq in sorted(shown)), "</task>"])
+    files = {" + ".join(agent.prompts): prompt} if parts is None else parts
+    sections: list[dict[str, Any]] = [
+        {"name": "system", "tokens": counted(prompt), "source": [f"{n}@{sha256(t)[:12]}" for n, t in files.items()]},
+        {"name": "tools", "tokens": counted(menu_text), "source": [f"menu@{sha256(menu_text)[:12]}"]},
+        {"name": "summary", "tokens": counted(summary) if summary else 0,
+         "source": folded(boundary, [seq for seq in shapes if seq < boundary])},
+    ]  # fmt: skip
+    found = receipt(s, boundary, shapes, {seq: counted(shown[seq]) for seq in sorted(shown)}, gone, sections)
+    prefix = sha256(prompt, menu_text, str((boundary, want.eased, s.opened, s.view.folded)))[:12]
+    return Window(prompt, user, menu, found, sha256(prompt, user, menu_text, agent.model), prefix)
 
 
-def _left_out(boundary: int, opening: Sequence[int]) -> list[list[int]]:
-    """The ranges below the boundary that are not shown: all of it but the opening event."""
-    edges = [0, *opening, boundary]
-    return [[a + 1, b - 1] for a, b in pairwise(edges) if a + 1 <= b - 1]
+def _shown(seq: int, shape: Shape, gone: Mapping[int, tuple[str, int]]) -> Markup:
+    """The event, or in its place what it gave way to."""
+    if seq not in gone:
+        return shape.text
+    why, by = gone[seq]
+    return tag("gone", n=str(seq), why=why, by=str(by))
 
 
-def _receipt(
-    s: State, boundary: int, whole: dict[int, int], left_out: list[list[int]], sections: dict[str, int]
-) -> dict[str, Any]:
-    """Every seq up to the state's exactly once: shown whole, left out below the boundary, or bookkeeping."""
-    events = sum(whole.values())
-    return {
-        "whole": [[seq, tokens] for seq, tokens in whole.items()],
-        "left_out": left_out,
-        "bookkeeping": [n for n in range(boundary, s.seq + 1) if n not in whole],
-        "sections": {**sections, "events": events},
-        "total": sum(sections.values()) + events,
-    }
-
-
-def _rendered(row: Row) -> str:
-    render = rendered if len(row.data) <= CACHED_LENGTH else rendered.__wrapped__
-    return render(row.seq, row.type, row.version, row.data)
-
-
-@lru_cache(maxsize=4096)
-def rendered(seq: int, type_name: str, version: int, data: str) -> str:
-    """One event as a tag. Cached: an event never changes, and its neighbour steps render it again."""
-    event = revive(type_name, version, json.loads(data))
-    if isinstance(event, Prefetched):
-        return _prefetched(seq, event)
-    name, attributes, value = _shape(event)
-    return tag(name, _within(value, SHOWN_TOKENS), n=str(seq), **attributes)
-
-
-def _within(value: Any, most: int) -> str:
-    """The value as text of at most so many tokens."""
-    body = value if isinstance(value, str) else to_yaml(value)
-    tokens = tokens_of(body)
-    return shorten(body, len(body) if tokens <= most else len(body) * most // tokens)
-
-
-def _prefetched(seq: int, event: Prefetched) -> str:
-    """One tag for each function inside that of the event; they share what one event may show."""
-    share = SHOWN_TOKENS // max(1, len(event.found))
-    found = [tag(name, _within(value, share)) for name, value in event.found.items()]
-    missing = [tag(name, failed=why) for name, why in event.failed.items()]
-    return tag("prefetched", join([*found, *missing]), n=str(seq))
-
-
-def _shape(event: Event) -> tuple[str, dict[str, str], Any]:  # noqa: C901 - one arm an event
-    match event:
-        case Arrived():
-            sender = {"from": event.sender} if event.sender else {}
-            proven = {"proven": "no"} if event.unproven else {}
-            return event.kind, {"source": event.source, **sender, **proven}, event.payload
-        case Decided():
-            return "decided", {"tool": event.tool, "by": event.by}, json.loads(event.args)
-        case Rejected():
-            return "rejected", {"why": event.kind}, event.text
-        case Returned():
-            check = {"check": event.check} if event.check else {}
-            return "returned", {"call": str(event.call), **check}, event.result if event.shown is None else event.shown
-        case Failed():
-            keep = ("type", "message", "affected", "suggestion", "retry_after")
-            data = event.model_dump(mode="json", exclude_defaults=True)
-            return "failed", {"call": str(event.call or "model")}, {k: data[k] for k in keep if k in data}
-        case PolicyDenied() | DoneRefused():
-            return "refused", {"call": str(event.call)}, event.why
-        case ApprovalMoved(to="answered"):
-            return "answer", {"call": str(event.call)}, event.result
-        case ApprovalMoved():
-            said = event.comment or event.reason
-            told = {"changed": event.changed, "comment": said} if event.changed else said
-            return "approval", {"call": str(event.call), "state": event.to}, told
-        case Doubted() | Settled():
-            data = event.model_dump(mode="json", exclude_defaults=True)
-            state = event.how if isinstance(event, Settled) else "in doubt"
-            return "doubt", {"call": str(event.call), "state": state}, data.get("result", "")
-        case Blocked():
-            until = {"until": event.until.isoformat()} if event.until else {}
-            return "blocked", {"call": str(event.call), "scope": event.scope, **until}, event.reason
-        case ChildReturned():
-            return "child", {"status": event.status}, event.result
-        case Woke():
-            return "woke", {}, ", ".join(event.passed)
-    return type(event).__name__.lower(), {}, event.model_dump(mode="json", exclude_defaults=True)
+def _summary(s: State, boundary: int, rows: Sequence[Row], directory: Directory) -> str:
+    """What stands for the events below the boundary; empty where there are none."""
+    if boundary <= 1 or (boundary == 2 and s.opened == 1):
+        return ""
+    row = next((row for row in rows if row.seq == s.view.folded), None)
+    event = revive(row.type, row.version, json.loads(row.data)) if row else None
+    text = event.text if isinstance(event, Folded) else "These events are not shown any more."
+    note = f"{text}\n[Events 1 to {boundary - 1} are folded into this: next_page(event=N, page=1) opens event N again.]"
+    return directory.masked(tag("folded", note, n=str(s.view.folded or boundary - 1), last=str(boundary - 1)))

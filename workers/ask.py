@@ -13,10 +13,11 @@ from twelvefold.events import Event, Failed, ModelAsked, Rejected, Spent
 from twelvefold.policy import judged
 from twelvefold.ports import ModelReply, ModelRequest
 from twelvefold.replies import read_reply
+from twelvefold.shape import Row
 from twelvefold.state import OpenCall
 from twelvefold.text import clean
 from twelvefold.tool import Tool
-from twelvefold.window import UNSEEN_TYPES, Row, Window, build
+from twelvefold.window import UNSEEN_TYPES, Window, build
 
 from .store import log
 from .telemetry import kind_of
@@ -31,8 +32,8 @@ SEED = 42
 def ask_model(work: Work, run: Runtime, want: AskModel, read: Callable[[OpenCall], list[Event]]) -> list[Event]:
     """The events of one model call: asked and decided, asked and rejected, or failed with a time to try again."""
     s = work.state
-    rows = [*log.window(run.db, work.held.id, want.boundary, s.opened), *_unwritten(work)]
-    window = build(work.agent, work.task, work.loaded.prompt, rows, want.boundary, run.settings.directory)
+    rows = [*log.window(run.db, work.held.id, want.boundary, s.opened, s.view.folded), *unwritten(work)]
+    window = build(work.agent, work.task, work.loaded.prompt, rows, want, run.settings.directory)
     try:
         reply = run.model.ask(_request(work, run, window))
     except Transport as error:
@@ -50,7 +51,7 @@ def ask_model(work: Work, run: Runtime, want: AskModel, read: Callable[[OpenCall
     return [asked, *_several(work, calls, read)]
 
 
-def _unwritten(work: Work) -> list[Row]:
+def unwritten(work: Work) -> list[Row]:
     """Events of this very step, absorbed but not yet in the log."""
     return [Row(r.seq, type(r.event).__name__, r.event.version, r.event.data)
             for r in work.place.events if type(r.event).__name__ not in UNSEEN_TYPES]  # fmt: skip
@@ -69,13 +70,19 @@ def _asked(work: Work, run: Runtime, want: AskModel, window: Window, reply: Mode
     lost = max(0, work.held.attempts - 1)
     tokens_in = reply.tokens_in or (0 if run.scripted else estimate)
     tokens_in += 0 if run.scripted else lost * estimate
-    prices = Decimal(str(run.settings.price_in)), Decimal(str(run.settings.price_out))
-    usd = (tokens_in * prices[0] + reply.tokens_out * prices[1]) / 1_000_000
     return ModelAsked(
         model=reply.model, request=window.request, receipt=window.receipt, boundary=want.boundary, lost=lost,
-        spent=Spent(tokens_in=tokens_in, tokens_out=reply.tokens_out, usd=usd, ms=reply.duration_ms),
+        eased=want.eased, prefix=window.prefix, broke=work.state.view.prefix not in ("", window.prefix),
+        spent=spent_on(run, reply, tokens_in),
         request_id=reply.request_id, fingerprint=reply.fingerprint, raw=clean(reply.raw), scripted=run.scripted,
     )  # fmt: skip
+
+
+def spent_on(run: Runtime, reply: ModelReply, tokens_in: int) -> Spent:
+    """What a call cost."""
+    prices = Decimal(str(run.settings.price_in)), Decimal(str(run.settings.price_out))
+    usd = (tokens_in * prices[0] + reply.tokens_out * prices[1]) / 1_000_000
+    return Spent(tokens_in=tokens_in, tokens_out=reply.tokens_out, usd=usd, ms=reply.duration_ms)
 
 
 def _later(work: Work, run: Runtime, error: Transport) -> Failed:

@@ -13,7 +13,20 @@ from sqlalchemy.orm import Session
 
 from twelvefold.canonical import plain
 from twelvefold.decide import doubted
-from twelvefold.effects import AskModel, Feed, Find, Prefetch, Record, Rest, RunEffect, RunPreview, RunRead, RunWrite
+from twelvefold.effects import (
+    AskModel,
+    Feed,
+    Find,
+    OpenPage,
+    Prefetch,
+    Record,
+    Rest,
+    RunEffect,
+    RunPreview,
+    RunRead,
+    RunWrite,
+    Summarise,
+)
 from twelvefold.errors import DeadlinePassed, Fatal, ToolError
 from twelvefold.events import Event, Failed, Previewed, Returned, Settled
 from twelvefold.record import unhold
@@ -24,6 +37,7 @@ from twelvefold.tool import Effect, Preview, Tool
 
 from .ask import ask_model
 from .chances import cause, lost, moved, wait_for_database
+from .folding import open_page, summarise
 from .outside import Context
 from .prefetch import prefetch
 from .store import log
@@ -63,13 +77,17 @@ def perform(work: Work, unit: Unit, run: Runtime) -> Sequence[Event]:
     return work.happened
 
 
-def _carry_out(work: Work, run: Runtime) -> list[Event]:
+def _carry_out(work: Work, run: Runtime) -> list[Event]:  # noqa: C901 - one arm a want
     want = work.place.wants
     match want:
         case Rest() | RunWrite():
             return []
         case AskModel():
             return ask_model(work, run, want, lambda call: _read(work, run, call))
+        case Summarise():
+            return summarise(work, run, want)
+        case OpenPage():
+            return [open_page(work, run, open_call(work))]
         case Prefetch():
             return [prefetch(work, run)]
         case RunPreview():

@@ -18,12 +18,13 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from twelvefold import AUTO, Agent, Budget, Ctx, Done, Effect, Read, State, Task, Verdict, Wait, Write, ask, deny
-from twelvefold.controls import Delegate, NothingToDo
+from twelvefold.controls import Delegate, NextPage, NothingToDo
 from twelvefold.decide import decided, doubted
 from twelvefold.effects import (
     AskModel,
     Feed,
     Find,
+    OpenPage,
     Prefetch,
     Record,
     Rest,
@@ -31,6 +32,7 @@ from twelvefold.effects import (
     RunPreview,
     RunRead,
     RunWrite,
+    Summarise,
     Want,
 )
 from twelvefold.events import (
@@ -41,6 +43,7 @@ from twelvefold.events import (
     ChildReturned,
     Event,
     Failed,
+    Folded,
     ModelAsked,
     PolicyDenied,
     Prefetched,
@@ -222,6 +225,11 @@ class Play:
         match self.wants:
             case AskModel():
                 self.ask_model(dice, self.wants)
+            case Summarise():
+                text = self.text(dice)
+                self.finish(dice, Folded(first=self.state.boundary, last=self.wants.last, text=text, hash="h"))
+            case OpenPage():
+                self.finish(dice, Returned(call=self.open().seq, shown=self.text(dice)))
             case Prefetch():
                 self.finish(dice, self.looked_up(dice))
             case RunPreview():
@@ -265,7 +273,7 @@ class Play:
 
     def ask_model(self, dice: Random, want: AskModel) -> None:
         spent = Spent(tokens_in=dice.randrange(900), tokens_out=dice.randrange(200), usd=Decimal("0.03"), ms=2000)
-        asked = ModelAsked(model="m", request="r", boundary=want.boundary, spent=spent)
+        asked = ModelAsked(model="m", request="r", boundary=want.boundary, eased=want.eased, spent=spent)
         kind = dice.random()
         if kind < 0.08:
             self.feed(
@@ -284,13 +292,15 @@ class Play:
         rule: Any = dice.choice(["auto", "auto", "ask", "ask", "deny"])
         text, number = self.text(dice), dice.randrange(1000)
         kind: type[Any] = dice.choice(
-            [Look, Look, Keep, Keep, Pay, PayAgain, PayAndLook, Wait, AskHuman, Delegate, Done, NothingToDo]
+            [Look, Look, Keep, Keep, Pay, PayAgain, PayAndLook, Wait, AskHuman, Delegate, Done, NothingToDo, NextPage]
         )
         if kind is AskHuman:
             asked: dict[str, Any] = {"reason": f"{text} {number}", "context": [{"name": "n", "value": text}]}
             return self.agent.menu["ask_human"].model_validate(asked | {"target": "desk"})
         if kind is Look:
             return Look(topic=f"{text} {number}")
+        if kind is NextPage:
+            return NextPage(event=dice.randrange(1, 9), page=dice.choice([1, 2]))
         if kind is Wait:
             seconds = dice.choice([None, 60, 86_400])
             return Wait(why="patience", seconds=seconds, event=dice.choice(KEYS) if seconds in (None, 60) else None)

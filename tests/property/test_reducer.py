@@ -198,6 +198,7 @@ def test_a_task_wants_something_exactly_when_it_is_ready(chosen: list[int]) -> N
 
 def test_every_type_of_event_is_produced_by_some_play() -> None:
     seen = {type(r.event).__name__ for seed in range(60) for r in played(numbers(seed, 50)).log}
+    seen |= {type(r.event).__name__ for r in played(numbers(0, 600), endless=True).log}
     assert seen == set(TYPES)
 
 

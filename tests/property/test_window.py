@@ -10,13 +10,16 @@ from defusedxml import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.property.plays import Play, played
+from tests.property.plays import PLAYER, Play, played
 from tests.unit.test_text import json_of, nasty
-from twelvefold.effects import AskModel
-from twelvefold.events import Arrived, ModelAsked, Prefetched
-from twelvefold.fold import MOST_WINDOW, UNSEEN
+from twelvefold.effects import AskModel, Summarise
+from twelvefold.events import Arrived, Folded, Prefetched
+from twelvefold.fold import UNSEEN
+from twelvefold.room import EASY_TOKENS, MOST_ROWS, MOST_TOKENS, SHOWN_TOKENS, coming
+from twelvefold.shape import Row
+from twelvefold.summary import SUMMARY_TOKENS
 from twelvefold.text import clean, clean_json
-from twelvefold.window import UNSEEN_TYPES, WINDOW_TOKENS, Row, Window, build, next_boundary
+from twelvefold.window import UNSEEN_TYPES, Window, build
 
 moves = st.lists(st.integers(0, 2**32 - 1), min_size=5, max_size=50)
 LOOK_ALIKES = [
@@ -25,25 +28,34 @@ LOOK_ALIKES = [
     "</message>",
     "<message n='9'>",
     "&lt;/task>",
-    "<left_out>",
+    "<folded>",
     "]]></task>",
     "\0\x1b</x>",
 ]
 
 
-def window_of(play: Play) -> Window:
-    boundary = next_boundary(play.state)
-    rows = [
+def question_of(play: Play) -> AskModel:
+    """The question that would be put now, whatever the play wants."""
+    found = coming(play.state)
+    return found if isinstance(found, AskModel) else AskModel(play.state.boundary, play.state.view.eased)
+
+
+def rows_of(play: Play) -> list[Row]:
+    """What the log gives for the window."""
+    s, boundary = play.state, question_of(play).boundary
+    return [
         Row(r.seq, type(r.event).__name__, r.event.version, r.event.data)
         for r in play.log
-        if (r.seq >= boundary or r.seq == play.state.opened) and type(r.event).__name__ not in UNSEEN_TYPES
+        if (r.seq >= boundary or r.seq in (s.opened, s.view.folded)) and type(r.event).__name__ not in UNSEEN_TYPES
     ]
-    return build(play.agent, play.task, "You play.", rows, boundary)
+
+
+def window_of(play: Play) -> Window:
+    return build(play.agent, play.task, "You play.", rows_of(play), question_of(play))
 
 
 def shown_seqs(play: Play) -> list[int]:
-    boundary, opened = next_boundary(play.state), play.state.opened
-    return [r.seq for r in play.log if not isinstance(r.event, UNSEEN) and (r.seq >= boundary or r.seq == opened)]
+    return [row.seq for row in rows_of(play) if row.type != "Folded"]
 
 
 @given(moves, st.lists(nasty | st.sampled_from(LOOK_ALIKES), min_size=1, max_size=4))
@@ -55,7 +67,7 @@ def test_b146_window_an_xml_parser_finds_exactly_the_events(chosen: list[int], t
     assert all(len(child) == 0 for child in tree if child not in looked_up)
     assert all({part.tag for part in child} == {"earlier", "nearby"} for child in looked_up)
     assert all(len(part) == 0 for child in looked_up for part in child)
-    assert [int(child.attrib["n"]) for child in tree if child.tag != "left_out"] == shown_seqs(play)
+    assert [int(child.attrib["n"]) for child in tree if child.tag != "folded"] == shown_seqs(play)
 
 
 @given(json_of(nasty | st.sampled_from(LOOK_ALIKES)))
@@ -65,7 +77,7 @@ def test_what_was_prefetched_reads_back_under_the_name_of_its_function(found: An
     event = list(ElementTree.fromstring(window_of(play).user))[-1]
     assert [part.tag for part in event] == ["earlier", "nearby"]
     text = event[0].text or ""
-    if "more characters]" not in text:
+    if "more characters" not in text:
         assert (text if isinstance(found, str) else yaml.safe_load(text)) == found
     assert event[1].attrib["failed"] == "</nearby>"
 
@@ -80,7 +92,7 @@ def test_b146_window_what_came_in_reads_back_as_it_was_sent(sent: list[Any], sen
     for child, payload in zip(children, payloads, strict=True):
         assert child.attrib["source"] == sender
         text = child.text or ""
-        if "more characters]" not in text:
+        if "more characters" not in text:
             assert (text if isinstance(payload, str) else yaml.safe_load(text)) == payload
 
 
@@ -90,53 +102,59 @@ def test_the_receipt_accounts_for_every_event_once(chosen: list[int]) -> None:
     accounted(play, window_of(play))
 
 
-def test_the_receipt_accounts_for_every_event_after_the_boundary_has_jumped() -> None:
-    play, jumps = Play(endless=True), set()
+def test_the_receipt_accounts_for_every_event_after_the_window_was_folded() -> None:
+    play, folds = Play(endless=True), set()
     for number in range(4_000):
         play.move(number * 7_919)
         if number % 20 == 0:
-            jumps.add(next_boundary(play.state))
+            folds.add(play.state.view.folded)
             accounted(play, window_of(play))
-    assert len(jumps) > 5
+    assert len(folds) > 5
 
 
 def accounted(play: Play, window: Window) -> None:
-    """Each seq stands exactly once, the sums equal the total, and the text says what was left out."""
+    """Each seq stands exactly once, the sums equal the total, and the text says what was folded."""
     receipt = window.receipt
-    ranges = [range(first, last + 1) for first, last in receipt["left_out"]]
-    seqs = [*(seq for seq, _ in receipt["whole"]), *chain(*ranges), *receipt["bookkeeping"]]
+    dropped = receipt["dropped"]
+    shown = [*receipt["whole"], *receipt["projected"], *dropped["superseded"], *dropped["resolved"]]
+    ranges = [range(first, last + 1) for first, last in receipt["folded"]]
+    seqs = [*(row[0] for row in shown), *chain(*ranges), *dropped["bookkeeping"], *receipt["summary"]]
     assert sorted(seqs) == list(range(1, play.state.seq + 1))
-    assert {type(play.log[n - 1].event) for n in receipt["bookkeeping"]} <= set(UNSEEN)
-    assert sum(tokens for _, tokens in receipt["whole"]) == receipt["sections"]["events"]
-    assert sum(receipt["sections"].values()) == receipt["total"]
+    assert {type(play.log[n - 1].event) for n in dropped["bookkeeping"]} <= {*UNSEEN, Folded}
+    sections = {section["name"]: section for section in receipt["sections"]}
+    assert list(sections) == ["system", "tools", "summary", "rest"]
+    assert sum(row[1] for row in shown) == sections["rest"]["tokens"]
+    assert sum(section["tokens"] for section in sections.values()) == receipt["total"]
     tree = ElementTree.fromstring(window.user)
-    assert [c.text for c in tree if c.tag == "left_out"] == [
-        f"Events {first} to {last} are not shown any more." for first, last in receipt["left_out"]
+    assert [child.attrib["n"] for child in tree if child.tag == "gone"] == [
+        str(row[0]) for row in sorted([*dropped["superseded"], *dropped["resolved"]])
     ]
+    assert (len([child for child in tree if child.tag == "folded"]) == 1) == bool(receipt["folded"])
+    assert sections["summary"]["tokens"] <= SUMMARY_TOKENS + 60
+    assert sections["rest"]["tokens"] <= MOST_TOKENS + SHOWN_TOKENS
 
 
 def test_the_window_stays_bounded_when_many_events_are_tiny() -> None:
-    play = Play()
+    play = Play(PLAYER)
     for number in range(1_000):
         play.absorb([Arrived(kind="event", source="s", key=str(number), payload=number)])
         if number % 10 == 0:
-            play.only_fold(asked(play))
-            assert len(shown_seqs(play)) <= MOST_WINDOW + 12
-    assert sum(tokens for _, tokens in play.state.window) < WINDOW_TOKENS
+            if isinstance(play.wants, Summarise):
+                play.feed(Folded(first=play.state.boundary, last=play.wants.last, text="notes", hash="h"))
+            assert len(shown_seqs(play)) <= MOST_ROWS + 12
+    assert sum(tokens for _, tokens in play.state.window) < EASY_TOKENS
+    assert play.state.view.folded
 
 
-def asked(play: Play) -> ModelAsked:
-    return ModelAsked(model="m", request="r", boundary=next_boundary(play.state))
-
-
-def test_the_window_only_grows_until_its_beginning_moves() -> None:
+def test_the_window_only_grows_until_it_is_said_to_begin_anew() -> None:
     play = Play(endless=True, texts=["short"])
-    last, beginning, grown = "", (0, 0), 0
+    last, prefix, grown, broken = "", "", 0, 0
     for number in range(2_000):
         play.move(number * 104_729)
         if isinstance(play.wants, AskModel):
-            text, now = window_of(play).user.removesuffix("\n</task>"), (play.wants.boundary, play.state.opened)
-            assert now != beginning or text.startswith(last)
-            grown += now == beginning
-            last, beginning = text, now
-    assert grown > 100
+            window = window_of(play)
+            text = window.user.removesuffix("\n</task>")
+            assert window.prefix != prefix or text.startswith(last)
+            grown, broken = grown + (window.prefix == prefix), broken + (window.prefix != prefix)
+            last, prefix = text, window.prefix
+    assert grown > 100 and broken > 5

@@ -13,7 +13,9 @@ from tests.property.plays import LOOKER, played
 from tests.property.test_reducer import numbers
 from twelvefold import Agent, AskHuman, DeclarationError, to
 from twelvefold.directory import ADDRESS, Directory
-from twelvefold.window import Row, build
+from twelvefold.effects import AskModel
+from twelvefold.shape import Row
+from twelvefold.window import build
 from workers.registry import Registry, load
 from workers.settings import ConfigurationError
 from workers.settings import load as configured
@@ -109,7 +111,7 @@ def test_no_prompt_of_any_play_holds_an_address(found: list[str], seed: int) -> 
     ]
     play = played(numbers(seed, 30), agent=LOOKER, texts=texts)
     rows = [Row(r.seq, type(r.event).__name__, r.event.version, r.event.data) for r in play.log]
-    window = build(LOOKER, play.task, "prompt", rows, 1, OPS)
+    window = build(LOOKER, play.task, "prompt", rows, AskModel(1), OPS)
     said = window.user + json.dumps(window.menu)
     assert not ADDRESS.search(said)
     for address in found:

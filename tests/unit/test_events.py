@@ -23,9 +23,9 @@ from twelvefold.testing import EPOCH
 def test_the_union_is_closed() -> None:
     assert sorted(TYPES) == [
         "ApprovalAsked", "ApprovalMoved", "Arrived", "Blocked", "CancelAsked", "ChildReturned", "ChildStarted",
-        "Decided", "DoneRefused", "Doubted", "Failed", "Finished", "LimitReached", "ModelAsked", "PolicyDenied",
-        "Prefetched", "Previewed", "Quarantined", "Rejected", "Reopened", "Resumed", "Returned", "Settled", "Started",
-        "Stuck", "Woke",
+        "Decided", "DoneRefused", "Doubted", "Failed", "Finished", "Folded", "LimitReached", "ModelAsked",
+        "PolicyDenied", "Prefetched", "Previewed", "Quarantined", "Rejected", "Reopened", "Resumed", "Returned",
+        "Settled", "Started", "Stuck", "Woke",
     ]  # fmt: skip
 
 

@@ -10,10 +10,10 @@ from tests.property.plays import LOOKER, Look, earlier, nearby, player
 from twelvefold import DeclarationError, Done, Text
 from twelvefold.effects import AskModel, Prefetch
 from twelvefold.events import Prefetched
-from twelvefold.fold import SHOWN_TOKENS
+from twelvefold.room import SHOWN_TOKENS
+from twelvefold.shape import Row, rendered
 from twelvefold.testing import gives, play, says
 from twelvefold.tokens import tokens_of
-from twelvefold.window import rendered
 
 HELLO = {"text": "hello"}
 FOUND = Prefetched(found={"earlier": ["a"]}, failed={"nearby": "took longer than 5 s"}, ms=40)
@@ -63,6 +63,6 @@ def test_functions_whose_names_are_no_tags_are_refused() -> None:
 
 def test_what_was_found_shares_what_one_event_may_show() -> None:
     found: dict[str, Any] = {"earlier": {"a": "x"}, "nearby": {"b": "word " * 20_000}}
-    text = rendered(2, "Prefetched", 1, Prefetched(found=found).data)
-    assert "more characters]" in text and "<earlier>a: x" in text
+    text = rendered(Row(2, "Prefetched", 1, Prefetched(found=found).data)).text
+    assert "more characters" in text and "<earlier>a: x" in text
     assert tokens_of(text) < SHOWN_TOKENS

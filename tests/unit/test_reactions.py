@@ -13,8 +13,9 @@ from twelvefold.controls import PlanStep
 from twelvefold.effects import AskModel, Rest
 from twelvefold.events import ApprovalAsked, ApprovalMoved, CancelAsked, Decided, Finished, Resumed, Stuck
 from twelvefold.questions import AskHuman
+from twelvefold.shape import Row
 from twelvefold.testing import Played, approves, gives, later, play, raises, says
-from twelvefold.window import Row, build
+from twelvefold.window import build
 
 HELLO = {"text": "hello"}
 PROSE = [says("well"), says("well")]
@@ -123,7 +124,7 @@ def test_a_plan_is_noted_shown_and_enforces_nothing() -> None:
     task = play(agent, HELLO, planned("look for milk", "pay"), gives(Keep(text="else"), {"amount": "1"}))
     assert isinstance(task.wants, AskModel) and task.count(Plan) == 1
     rows = [Row(r.seq, type(r.event).__name__, 1, r.event.data) for r in task.log]
-    assert "look for milk" in build(agent, task, "prompt", rows, 1).user
+    assert "look for milk" in build(agent, task, "prompt", rows, AskModel(1)).user
     assert "plan" not in player().menu, "only where the agent lists it"
 
 

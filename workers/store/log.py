@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twelvefold.record import Recorded, revive
-from twelvefold.window import UNSEEN_TYPES, Row
+from twelvefold.shape import Row
+from twelvefold.window import UNSEEN_TYPES
 
 from .database import Database
 from .quick import quick
@@ -15,16 +16,27 @@ from .quick import quick
 UNSEEN = "ARRAY[" + ", ".join(f"'{name}'" for name in UNSEEN_TYPES) + "]"
 WINDOW = f"""
 SELECT seq, type, version, data::text FROM agent_events
- WHERE task_id = %(id)s AND (seq >= %(boundary)s OR seq = %(opened)s) AND type <> ALL({UNSEEN})
+ WHERE task_id = %(id)s AND (seq >= %(boundary)s OR seq IN (%(opened)s, %(folded)s)) AND type <> ALL({UNSEEN})
  ORDER BY seq
+"""
+SEEN = f"""
+SELECT seq, type, version, data::text FROM agent_events
+ WHERE task_id = %(id)s AND seq BETWEEN %(first)s AND %(last)s AND type <> ALL({UNSEEN}) ORDER BY seq
 """
 
 
-def window(db: Database, task_id: str, boundary: int, opened: int) -> list[Row]:
-    """What a model may see: the opening event and everything from the boundary on."""
-    names = {"id": task_id, "boundary": boundary, "opened": opened}
+def window(db: Database, task_id: str, boundary: int, opened: int, folded: int = 0) -> list[Row]:
+    """What a model may see: the opening event, the last summary and everything from the boundary on."""
+    names = {"id": task_id, "boundary": boundary, "opened": opened, "folded": folded}
     with db.looking() as connection:
         found = quick(connection, WINDOW, names)
+    return [Row(int(seq), kind, int(version), data) for seq, kind, version, data in found]
+
+
+def seen(db: Database, task_id: str, first: int, last: int) -> list[Row]:
+    """What a model may see of the events from first to last."""
+    with db.looking() as connection:
+        found = connection.execute(SEEN, {"id": task_id, "first": first, "last": last}).fetchall()
     return [Row(int(seq), kind, int(version), data) for seq, kind, version, data in found]
 
 
