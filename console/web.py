@@ -21,7 +21,7 @@ from workers.links import from_settings
 from workers.settings import Settings
 from workers.telemetry import configure
 
-from . import answer, api, approve
+from . import answer, api, approve, slack
 from .edge import Edge, edge
 from .sources import sources
 
@@ -29,7 +29,7 @@ Part = Literal["public", "operator"]
 
 
 def public(settings: Settings) -> Starlette:
-    """What may face the internet: POST /hooks/{source}, /a/{token}, GET /livez, GET /readyz."""
+    """What may face the internet: POST /hooks/{source}, POST /slack/…, /a/{token}, GET /livez, GET /readyz."""
     return application(settings, ("public",))
 
 
@@ -69,7 +69,7 @@ def _public(held: Edge) -> list[BaseRoute]:
         *answer.routes(held.db, links, held.bell.ring, held.log),
     ]
     largest = held.settings.webhook_max_body
-    return [*hooks(sources(held.settings), accept, lambda: datetime.now(UTC), largest), *pages]
+    return [*hooks(sources(held.settings), accept, lambda: datetime.now(UTC), largest), *slack.routes(held), *pages]
 
 
 ROUTES: Mapping[Part, Callable[[Edge], list[BaseRoute]]] = {"public": _public, "operator": api.routes}

@@ -71,6 +71,19 @@ class on:
         return WebhookBinding(source, type, read)
 
     @staticmethod
+    def slack(
+        *, channel: str = "", command: str = "", read: Callable[[dict[str, Any]], Any] | None = None
+    ) -> WebhookBinding:
+        """Messages in Slack that mention the app or are written to it alone, in every channel or in the one with this
+        id; or a slash command such as '/deploy'. They come as a Message.
+        """
+        if channel and command:
+            raise DeclarationError("on.slack takes a channel or a command: a command is known by its name everywhere.")
+        if command and not command.startswith("/"):
+            raise DeclarationError(f"on.slack: a command is written as '/deploy', not {command!r}.")
+        return WebhookBinding("slack", command or f"message {channel}".strip(), read)
+
+    @staticmethod
     def api(takes: Callable[[str], bool] | None = None) -> ApiBinding:
         """Messages posted to the API without naming an agent: those whose text `takes` says yes to, or, without it, all
         that no other agent takes. This is a router in code: no model is asked.

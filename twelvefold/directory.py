@@ -17,7 +17,7 @@ from .canonical import sha256
 _NAME = re.compile(r"#?[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ADDRESS = re.compile(r"[^@\s,;:<>\"'()\[\]&|=]+@(?:(?:[\w-]+\.)+[^\W\d_][\w-]*\w|localhost\b)")
 """What is taken for an address in a text."""
-_Address = Annotated[str, StringConstraints(pattern=r"^[^@\s,;<>]+@[^@\s,;<>]+$", to_lower=True, max_length=254)]
+Address = Annotated[str, StringConstraints(pattern=r"^[^@\s,;<>]+@[^@\s,;<>]+$", to_lower=True, max_length=254)]
 _Name = Annotated[str, StringConstraints(pattern=rf"^{_NAME.pattern}$")]
 
 
@@ -35,7 +35,7 @@ class Directory(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    names: Mapping[_Name, Annotated[tuple[_Address, ...], BeforeValidator(_parts), Field(min_length=1)]] = Field(
+    names: Mapping[_Name, Annotated[tuple[Address, ...], BeforeValidator(_parts), Field(min_length=1)]] = Field(
         default_factory=dict
     )
 

@@ -18,7 +18,7 @@ from delivery.webhook import Targets
 from delivery.webhook import secrets_variable as target_secrets
 from triggers.declared import Sources
 from triggers.declared import secrets_variable as source_secrets
-from twelvefold.directory import Directory
+from twelvefold.directory import Address, Directory
 
 from .services import Services
 from .stand_ins import StandIns
@@ -28,9 +28,9 @@ VARIABLES = {
     "openai_api_key": "OPENAI_API_KEY", "openai_base_url": "OPENAI_BASE_URL", "smtp_host": "SMTP_HOST",
     "smtp_port": "SMTP_PORT", "smtp_tls": "SMTP_TLS", "smtp_username": "SMTP_USERNAME",
     "smtp_password": "SMTP_PASSWORD", "smtp_sender": "SMTP_SENDER", "github_secrets": "GITHUB_WEBHOOK_SECRETS",
-    "agent_modules": "AGENT_MODULES",
+    "agent_modules": "AGENT_MODULES", "slack_signing_secrets": "SLACK_SIGNING_SECRETS", "slack_app_id": "SLACK_APP_ID",
 }  # fmt: skip
-LISTS = ("github_secrets", "link_secrets")
+LISTS = ("github_secrets", "link_secrets", "slack_signing_secrets")
 """What is written as a list with commas."""
 
 SECRETS = {"webhook_sources": source_secrets, "webhook_targets": target_secrets}
@@ -39,6 +39,13 @@ SECRETS = {"webhook_sources": source_secrets, "webhook_targets": target_secrets}
 
 class ConfigurationError(Exception):
     """The environment is not usable; the text lists every problem and what to set."""
+
+
+SlackUser = Annotated[str, StringConstraints(pattern=r"^[TE][A-Z0-9]+/[UW][A-Z0-9]+$")]
+
+
+def _json(given: Any) -> Any:
+    return json.loads(given) if isinstance(given, str) else given
 
 
 def _directory(given: Any) -> Any:
@@ -77,6 +84,13 @@ class Settings(BaseModel):
     """The domain of the addresses that letters are answered at. Without it letters name none."""
     mail_in_separator: Literal["+", "-"] = "+"
     """What stands before the token in an address; some mail servers take no `+`."""
+    slack_signing_secrets: tuple[SecretStr, ...] = ()
+    """What Slack signs with. Nothing is served below /slack without one."""
+    slack_app_id: str | None = None
+    slack_users: Annotated[Mapping[SlackUser, Address | None], BeforeValidator(_json)] = Field(default_factory=dict)
+    """`TEAM/USER` to the address of a person; null for one who may not any more. Nobody else is known."""
+    slack_answers: str = "https://hooks.slack.com/"
+    """Where an answer to whoever clicked may be sent: what an address of Slack's must begin with."""
     webhook_sources: Sources = Field(default_factory=dict)
     webhook_targets: Targets = Field(default_factory=dict)
     """Where webhooks go, by name, as JSON; their secrets stand in variables of their own."""
