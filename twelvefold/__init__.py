@@ -6,6 +6,7 @@ from .budget import Budget
 from .controls import Delegate, Done, NothingToDo, Plan, Wait
 from .directory import Directory
 from .errors import Conflict, DeclarationError, Fatal, ToolError
+from .marks import Free, Known
 from .questions import AskHuman
 from .state import State, Task
 from .tool import DESTRUCTIVE, Ctx, Effect, Preview, Read, Write
@@ -25,7 +26,9 @@ __all__ = [
     "Done",
     "Effect",
     "Fatal",
+    "Free",
     "Ignore",
+    "Known",
     "Message",
     "NothingToDo",
     "Plan",

@@ -117,6 +117,11 @@ class Agent:
             )
         return {tool.__spec__.name: tool for tool in [*own, *controls]}
 
+    @property
+    def looks(self) -> bool:
+        """Whether anything but its prompt and the words of people can tell it something."""
+        return bool(self.prefetch or self.delegates or [tool for tool in self.tools if tool not in OF_THE_CORE])
+
     @cached_property
     def renamed(self) -> dict[str, str]:
         """Former tool names and what each is called today."""

@@ -43,6 +43,7 @@ from .state import OpenCall, State, Task, unused
 from .text import shorten
 from .tool import Effect, Tool
 from .verdict import Verdict
+from .vouching import unreported
 
 SAME_KEY_ATTEMPTS = 3
 MOST_STALE = 3
@@ -281,7 +282,11 @@ def _unfinished(agent: Agent, task: Task, call: OpenCall) -> str | None:
     """Why a Done comes too early; nobody reviews what is not finished."""
     if call.tool != Done.__spec__.name:
         return None
-    return next((why for why in (check(task) for check in agent.success) if why), None)
+    why = next((why for why in (check(task) for check in agent.success) if why), None)
+    if why or not agent.looks or task.read(call.seq).get("by") == "code":
+        return why
+    done = _tool(agent, call)
+    return unreported(done.outcome, task.facts) if isinstance(done, Done) else None
 
 
 def _delegate(agent: Agent, task: Task, call: OpenCall, tool: Delegate) -> list[Event]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from .agent import Agent
 from .canonical import call_digest
 from .controls import Done
-from .events import Decided
+from .events import Decided, Rejected
 from .schema import stored_call
 from .state import OpenCall, Task
 from .tool import DESTRUCTIVE, Tool
 from .verdict import Verdict, deny
+from .vouching import unknown
 
 TAINTED = "it changes the outside after text of an unproven sender was read"
 
@@ -53,6 +54,15 @@ def judged(agent: Agent, task: Task, decided: Decided, seq: int) -> Decided:
             "digest": digest_of(task, seq, decided.tool, decided.args, verdict),
         }
     )
+
+
+def vouched(agent: Agent, task: Task, decided: Decided, seq: int) -> Decided | Rejected:
+    """The decision as `judged`; or why it cannot be, where a model wrote an id that the task has never seen."""
+    if decided.by == "model":
+        why = unknown(stored_call(agent.menu, agent.renamed, decided.tool, decided.args), task.facts)
+        if why:
+            return Rejected(kind="unknown_value", text=why, tool=decided.tool)
+    return judged(agent, task, decided, seq)
 
 
 def digest_of(task: Task, seq: int, tool: str, args: str, verdict: Verdict, preview: str = "") -> str:

@@ -5,9 +5,20 @@ Values that cross a seam are frozen dataclasses; the shell implements the protoc
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
+
+
+class Facts(Protocol):
+    """What a task has seen, by token (see `facts`)."""
+
+    def held(self, tokens: Collection[str], *, told: bool) -> Collection[str]:
+        """Those of the tokens that stand in an event that may be a source: of ids, or of what is reported (`told`)."""
+
+    def near(self, token: str) -> Sequence[str]:
+        """Ids that could have been meant by this one."""
 
 
 @dataclass(frozen=True, slots=True)

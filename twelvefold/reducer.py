@@ -26,7 +26,8 @@ from .events import (
     Woke,
 )
 from .fold import fold
-from .policy import judged
+from .policy import vouched
+from .provenance import Fact, Noted, facts_of
 from .record import Recorded
 from .state import State, Task
 
@@ -42,24 +43,28 @@ class Moved:
     state: State
     events: tuple[Recorded, ...]
     wants: Want
+    facts: tuple[Fact, ...] = ()
+    """What the events bring, each token once."""
 
 
 def reduce(agent: Agent, task: Task, happened: Iterable[Event], at: datetime) -> Moved:
     """The task after what happened. Raises whatever the agent's own code raises; nothing is changed then."""
     events: list[Recorded] = []
-    task = _seeing(task, events)
+    noted = Noted(task.facts)
+    task = replace(_seeing(task, events), facts=noted)
     at = max(at, task.state.at or at)
     queue = list(happened)
     for _ in range(MOST_TURNS):
         while queue:
             event, seq = stands(task.state, queue.pop(0)), task.state.seq + 1
             if isinstance(event, Decided) and not event.digest:
-                event = judged(agent, task, event, seq)
+                event = vouched(agent, task, event, seq)
             events.append(Recorded(seq, at, event))
+            noted.note(facts_of(seq, event, task.state.call))
             task = replace(task, state=fold(task.state, events[-1]))
         coming = decide(agent, task, at)
         if not isinstance(coming, list):
-            return Moved(task.state, tuple(events), coming)
+            return Moved(task.state, tuple(events), coming, tuple(noted.rows.values()))
         queue = coming
     raise RuntimeError(f"The reducer did not settle after {MOST_TURNS} turns; the last event was {events[-1].event!r}.")
 
@@ -70,8 +75,12 @@ def absorb(agent: Agent, task: Task, arrived: Iterable[Event], now: datetime) ->
     passed = moved.state.passed(now)
     if not passed or moved.state.status != "waiting":
         return moved
-    woken = reduce(agent, replace(_seeing(task, moved.events), state=moved.state), [Woke(passed=passed)], now)
-    return Moved(woken.state, moved.events + woken.events, woken.wants)
+    seen = Noted(task.facts)
+    seen.note(moved.facts)
+    now_seeing = replace(_seeing(task, moved.events), state=moved.state, facts=seen)
+    woken = reduce(agent, now_seeing, [Woke(passed=passed)], now)
+    seen.note(woken.facts)
+    return Moved(woken.state, moved.events + woken.events, woken.wants, tuple(seen.rows.values()))
 
 
 def _seeing(task: Task, events: Sequence[Recorded]) -> Task:

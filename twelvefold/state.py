@@ -6,7 +6,7 @@ counts and last result of the run, and the fold boundary. Never the history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from .bindings import Destination
 from .budget import Budget, Usage
 from .grants import Grant
+from .ports import Facts
 from .questions import AskHuman
 from .tool import Kind, Tool
 from .verdict import Verdict
@@ -190,6 +191,18 @@ def no_events(seq: int) -> Any:
     raise LookupError(f"Event {seq} cannot be read here.")
 
 
+class NoFacts:
+    """The facts of a task whose events cannot be read."""
+
+    def held(self, tokens: Collection[str], *, told: bool) -> Collection[str]:
+        """Raises LookupError."""
+        raise LookupError("What this task has seen cannot be looked up here.")
+
+    def near(self, token: str) -> Sequence[str]:
+        """Raises LookupError."""
+        raise LookupError("What this task has seen cannot be looked up here.")
+
+
 @dataclass(frozen=True)
 class Task:
     """The task as an agent's code sees it: questions about this run, no way to change anything.
@@ -203,6 +216,8 @@ class Task:
     peers: Mapping[str, Budget] = field(default_factory=dict, repr=False)
     grants: Callable[[], Sequence[Grant]] = field(default=tuple, repr=False)
     """What people approved for more than one call; looked up only when a call would be asked about."""
+    facts: Facts = field(default_factory=NoFacts, repr=False)
+    """What it has seen; looked up only when a model writes an id or reports something."""
 
     @property
     def id(self) -> str:

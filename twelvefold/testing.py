@@ -34,6 +34,7 @@ from .events import (
 )
 from .fold import fold, fold_all
 from .ports import ModelReply
+from .provenance import Noted
 from .record import Recorded
 from .reducer import Moved, absorb, reduce
 from .replies import read_reply
@@ -177,7 +178,10 @@ class Played(Task):
 class _Player:
     def __init__(self, agent: Agent, event: Any) -> None:
         self.agent, self.now, self.log = agent, EPOCH, list[Recorded]()
-        self.task = Task(State(id=TASK_ID, tenant="test"), accepts=agent.accepts, read=self._read)
+        self.facts = Noted()
+        self.task = Task(
+            State(id=TASK_ID, tenant="test"), accepts=agent.accepts, read=self._read, facts=self.facts
+        )  # fmt: skip
         payload = agent.accepted.dump_python(agent.accepted.validate_python(event), mode="json")
         self.feed([Arrived(kind="message", source="test", key="1", payload=plain(payload))])
 
@@ -190,6 +194,7 @@ class _Player:
     def take(self, moved: Moved) -> None:
         self.task = replace(self.task, state=moved.state)
         self.log += moved.events
+        self.facts.note(moved.facts)
         self.wants = moved.wants
         call = self.task.state.call
         if isinstance(self.wants, RunPreview) and call is not None:

@@ -10,7 +10,7 @@ from twelvefold.decide import decided
 from twelvefold.effects import AskModel
 from twelvefold.errors import Fatal, Rejection, Transport
 from twelvefold.events import Event, Failed, ModelAsked, Rejected, Spent
-from twelvefold.policy import judged
+from twelvefold.policy import vouched
 from twelvefold.ports import ModelReply, ModelRequest
 from twelvefold.replies import read_reply
 from twelvefold.shape import Row
@@ -104,9 +104,9 @@ def _several(work: Work, calls: list[Tool[object]], read: Callable[[OpenCall], l
     seq = work.state.seq + 1
     for number, call in enumerate(calls):
         seq += 1
-        decision = judged(work.agent, work.task, decided(call, by="model", further=number > 0), seq)
+        decision = vouched(work.agent, work.task, decided(call, by="model", further=number > 0), seq)
         happened.append(decision)
-        if decision.verdict != "auto":
+        if isinstance(decision, Rejected) or decision.verdict != "auto":
             break
         row = OpenCall(seq=seq, tool=decision.tool, args=decision.args, kind="read", phase="approved")
         found = read(row)

@@ -84,7 +84,9 @@ def _begin_effect(work: Work, run: Runtime, call: OpenCall, want: RunEffect) -> 
     started = Started(call=call.seq, key=want.key, attempt=want.attempt, digest=call.digest)
     recorded = Recorded(work.state.seq + 1, max(work.now(), work.state.at or work.now()), started)
     state = fold(work.state, recorded)
-    batch = Batch(state=state, events=(*work.place.events, recorded), arrivals=work.place.arrivals)
+    batch = Batch(
+        state=state, events=(*work.place.events, recorded), arrivals=work.place.arrivals, facts=work.place.facts
+    )  # fmt: skip
     miss = None
     with run.db.transaction() as connection:
         if not _had_begun(connection, work):
@@ -94,7 +96,7 @@ def _begin_effect(work: Work, run: Runtime, call: OpenCall, want: RunEffect) -> 
                 write_begin(connection, work.held, batch)
     _missed(work, run, call, miss)
     if miss is None:
-        work.place = replace(work.place, task=replace(work.task, state=state), events=(), arrivals=())
+        work.place = replace(work.place, task=replace(work.task, state=state), events=(), arrivals=(), facts=())
         work.begun, work.writing = True, 0
         work.keep()
 

@@ -26,7 +26,7 @@ def commit(work: Work, unit: Unit, run: Runtime) -> str:
     """Write everything this step came to. Returns the task's new status. Raises Stale when the claim is lost."""
     batch = Batch(
         state=work.state, events=work.place.events, arrivals=work.place.arrivals, letters=letters(work, run),
-        children=children(work), floor=work.agent.version, agent_version=work.loaded.version,
+        facts=work.place.facts, children=children(work), floor=work.agent.version, agent_version=work.loaded.version,
     )  # fmt: skip
     key = waits.opened_key(work.place.events, work.state)
     for why, call in _denied(batch.events):

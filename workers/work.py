@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from threading import Event
@@ -16,6 +16,7 @@ from twelvefold.agent import Agent
 from twelvefold.effects import Rest, Want
 from twelvefold.events import Event as Happening
 from twelvefold.ports import Model
+from twelvefold.provenance import Fact, Noted, merged
 from twelvefold.record import Recorded
 from twelvefold.reducer import Moved
 from twelvefold.state import State, Task
@@ -28,6 +29,7 @@ from .settings import Settings
 from .store import grants, log
 from .store.claims import Claimed
 from .store.database import Database
+from .store.facts import Stored
 from .telemetry import Log
 
 
@@ -64,6 +66,7 @@ class Place:
     wants: Want = field(default_factory=Rest)
     events: tuple[Recorded, ...] = ()
     arrivals: tuple[tuple[int, int], ...] = ()
+    facts: tuple[Fact, ...] = ()
 
 
 @dataclass
@@ -114,6 +117,7 @@ class Work:
             moved.wants,
             self.place.events + moved.events,
             (*self.place.arrivals, *arrivals),
+            merged(self.place.facts, moved.facts),
         )
 
     def keep(self) -> None:
@@ -123,6 +127,27 @@ class Work:
     def rewind(self) -> None:
         """Back to where a repeat starts."""
         self.place = self.kept
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the task has seen, in events that are stored and in those of this very step."""
+
+    new: Callable[[], tuple[Fact, ...]]
+    stored: Stored
+
+    def held(self, tokens: Collection[str], *, told: bool) -> Collection[str]:
+        """See `Facts`."""
+        return self._noted().held(tokens, told=told)
+
+    def near(self, token: str) -> Sequence[str]:
+        """See `Facts`."""
+        return self._noted().near(token)
+
+    def _noted(self) -> Noted:
+        noted = Noted(self.stored)
+        noted.note(self.new())
+        return noted
 
 
 def begin_work(run: Runtime, held: Claimed) -> Work:
@@ -139,7 +164,7 @@ def begin_work(run: Runtime, held: Claimed) -> Work:
 
     task = Task(
         held.state, accepts=loaded.agent.accepts, read=read, peers=run.registry.budgets,
-        grants=lambda: grants.holding(run.db, held),
+        grants=lambda: grants.holding(run.db, held), facts=Seen(lambda: work.place.facts, Stored(run.db, held.id)),
     )  # fmt: skip
     place = Place(task)
     work = Work(held, loaded, place, place)

@@ -14,6 +14,7 @@ from secrets import token_hex
 from typing import Any, LiteralString
 
 from twelvefold.events import Finished
+from twelvefold.provenance import Fact
 from twelvefold.record import Recorded, event_hash
 from twelvefold.state import STATE_VERSION, State
 
@@ -67,6 +68,14 @@ o AS (INSERT INTO outbox (id, tenant, task_id, seq, channel, recipient, conversa
              (id uuid, seq int, channel text, recipient text, n int, key text, payload json)
       ON CONFLICT (tenant, key) DO NOTHING)"""
 
+FACTS = """,
+f AS (INSERT INTO facts (task_id, token, seq, known, told)
+      SELECT t.id, x.token, x.seq, x.known, x.told FROM t, json_to_recordset(%(facts)s) AS x
+             (token text, seq int, known bool, told bool)
+      ON CONFLICT (task_id, token) DO UPDATE
+         SET known = facts.known OR excluded.known, told = facts.told OR excluded.told
+       WHERE (excluded.known AND NOT facts.known) OR (excluded.told AND NOT facts.told))"""
+
 CHILD = """,
 c AS (INSERT INTO agent_tasks (id, tenant, agent, agent_version, state, state_version, parent_id, code_floor,
                                inbox_pending)
@@ -112,6 +121,7 @@ class Batch:
     children: Sequence[Child] = ()
     floor: int = 1
     agent_version: str = ""
+    facts: Sequence[Fact] = ()
     caused_by: dict[int, int] = field(default_factory=dict)
 
 
@@ -157,21 +167,25 @@ def _run(connection: Connection, head: str, batch: Batch, names: dict[str, Any])
             [{"id": x.id, "seq": x.seq, "channel": x.channel, "recipient": x.recipient, "n": n, "key": x.key,
               "payload": x.payload} for n, x in enumerate(batch.letters, 1)]
         )  # fmt: skip
+    if batch.facts:
+        names["facts"] = json.dumps([fact._asdict() for fact in batch.facts])
     for child in batch.children:
         names |= {
             "child_id": child.id, "child_agent": child.agent, "child_payload": json.dumps(child.payload),
             "child_state": child.state.model_dump_json(exclude_defaults=True),
         }  # fmt: skip
-    sql = _sql(head, len(batch.events), bool(batch.arrivals), bool(batch.letters), bool(batch.children))
+    sql = _sql(
+        head, len(batch.events), bool(batch.arrivals), bool(batch.letters), bool(batch.children), bool(batch.facts)
+    )
     found = quick(connection, sql, names)
     return found[0][0] if found else None
 
 
 @lru_cache(maxsize=256)
-def _sql(head: str, events: int, arrivals: bool, letters: bool, child: bool) -> str:
+def _sql(head: str, events: int, arrivals: bool, letters: bool, child: bool, facts: bool) -> str:
     rows = ", ".join(EVENT.replace("{i}", str(i)) for i in range(events))
     parts = [head, EVENTS.replace("{rows}", rows) if events else "", ARRIVALS if arrivals else ""]
-    return "".join([*parts, LETTERS if letters else "", CHILD if child else "", END])
+    return "".join([*parts, LETTERS if letters else "", FACTS if facts else "", CHILD if child else "", END])
 
 
 def _event(i: int, recorded: Recorded, caused_by: int | None) -> dict[str, Any]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
 
-from twelvefold import AUTO, Ctx, Effect, Task, ToolError, Verdict, ask
+from twelvefold import AUTO, Ctx, Effect, Free, Task, ToolError, Verdict, ask
 
 from .tables import RefundRow
 
@@ -26,7 +26,7 @@ class Refund(BaseModel):
 
 class _Pays(BaseModel):
     port: int = Field(ge=1, le=65535, examples=[8080])
-    order_id: str = Field(examples=["ord_81f2"])
+    order_id: Annotated[str, Free] = Field(examples=["ord_81f2"])  # tests make payments up out of nothing
     amount: Decimal = Field(gt=0, examples=["12.50"])
 
 
