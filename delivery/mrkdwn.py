@@ -26,11 +26,16 @@ def blocks(source: str) -> Iterator[tuple[str, str]]:
     for node in tree(source).children:
         match node.type:
             case "heading":
-                yield "head", f"*{_inline(node)}*"
+                yield "head", _uncoded(f"*{_inline(node)}*")
             case "fence" | "code_block":
-                yield "code", escaped(node.content.removesuffix("\n")).replace("```", f"``{_NARROW}`")
+                yield "code", _uncoded(escaped(node.content.removesuffix("\n")))
             case _:
-                yield "text", _block(node)
+                yield "text", _uncoded(_block(node))
+
+
+def _uncoded(text: str) -> str:
+    """The text without what would begin or end code."""
+    return text.replace("```", f"``{_NARROW}`")
 
 
 def mrkdwn(source: str) -> str:

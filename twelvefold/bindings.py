@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -102,6 +103,13 @@ class to:
                 f"to.email needs a name of the directory or an address such as 'ops@shop.example', not {address!r}."
             )
         return Destination("email", address, when)
+
+    @staticmethod
+    def slack(place: str, *, when: When = "always") -> Destination:
+        """A message to a channel (`C012`), a thread of it (`C012:1700000000.000100`) or a person (`U012`) of Slack."""
+        if not re.fullmatch(r"[CDGUW][A-Z0-9]{1,30}(:\d{1,12}\.\d{1,9})?", place):
+            raise DeclarationError(f"to.slack needs an id of Slack, such as C012 for a channel, not {place!r}.")
+        return Destination("slack", place, when)
 
     @staticmethod
     def webhook(target: str, *, when: When = "always") -> Destination:

@@ -89,6 +89,8 @@ class Letter:
     follows: tuple[str, ...] = ()
     """The ids of our own earlier letters of the same conversation, oldest first."""
     headers: dict[str, str] = field(default_factory=dict)
+    choices: bool = False
+    """It asks for an approval that can be given where the letter is shown, by who is known there."""
     data: dict[str, Any] = field(default_factory=dict)
     """The result as values, for programs."""
     thread: str = ""
@@ -113,11 +115,15 @@ Holds = Literal["letter", "destination", "channel", "closed"]
 class NotSent(Exception):
     """It certainly did not go out. `retry` says whether trying later may help; `retry_after` is in seconds, and `holds`
     says what waits so long: this letter, all to its destination, or all of the channel; `closed`: its destination takes
-    no more letters until an operator opens it.
+    no more letters until an operator opens it. `partly`: a first part of it did go out, so it is looked for.
     """
 
-    def __init__(self, reason: str, *, retry: bool, retry_after: float | None = None, holds: Holds = "letter") -> None:
+    def __init__(
+        self, reason: str, *, retry: bool, retry_after: float | None = None, holds: Holds = "letter",
+        partly: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(reason)
+        self.partly = partly
         self.reason = reason
         self.retry = retry
         self.retry_after = retry_after

@@ -23,6 +23,7 @@ from .telemetry import kind_of
 from .work import Runtime, Work
 
 TASK_CHANNEL = "task"
+SLACK_DOMAIN = "slack"
 
 
 def letters(work: Work, run: Runtime) -> list[Letter]:
@@ -88,11 +89,17 @@ def _asking(work: Work, recorded: Recorded, event: ApprovalAsked, call: OpenCall
 
 
 def _to_each(work: Work, recorded: Recorded, target: str, payload: dict[str, Any]) -> list[Letter]:
-    asked = [("email", address) for address in people(target)]
+    asked = [way_to(address) for address in people(target)]
     return [
         _letter(work, recorded, channel, recipient, payload)
         for channel, recipient in asked or [("log", target or "operators")]
     ]
+
+
+def way_to(address: str) -> tuple[str, str]:
+    """Channel and recipient of an address: `u012@slack` is a person or a channel there."""
+    name, _, domain = address.rpartition("@")
+    return ("slack", name.upper()) if domain == SLACK_DOMAIN else ("email", address)
 
 
 def letter_key(task_id: str, seq: int, channel: str, recipient: str) -> str:

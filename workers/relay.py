@@ -101,7 +101,8 @@ def _not_sent(run: Runtime, taken: Taken, error: NotSent, channel: Channel | Non
     if not error.retry or wait is None:
         return _dead(run, taken, error)
     run.log.warning("not_sent", letter=taken.id, channel=taken.channel, attempt=taken.attempts)
-    return _settle(run, taken, Became("pending", error=error.reason, wait=max(error.retry_after or 0, wait)))
+    wait = max(error.retry_after or 0, wait)
+    return _settle(run, taken, Became("pending", error=error.reason, wait=wait, doubtful=error.partly))
 
 
 def _wait(taken: Taken, channel: Channel | None) -> float | None:

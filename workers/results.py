@@ -22,6 +22,9 @@ WHY = {
     "failed": "It could not be done.", "in_doubt": "Nobody can tell whether its last effect happened.",
 }  # fmt: skip
 
+LONGEST_PROSE = 20_000
+"""Longer Markdown is shown letter by letter: to read it as Markdown would take too long."""
+
 
 def source(db: Database, taken: Taken) -> str:
     """The letter as Markdown."""
@@ -44,7 +47,8 @@ def _what(outcome: Any) -> tuple[str, str]:
     if outcome is None:
         return "", ""
     if isinstance(outcome, dict) and list(outcome) == ["text"] and isinstance(outcome["text"], str):
-        return outcome["text"], ""
+        text = outcome["text"]
+        return (text, "") if len(text) <= LONGEST_PROSE else ("", text)
     return "", to_yaml(outcome)
 
 

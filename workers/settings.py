@@ -29,6 +29,7 @@ VARIABLES = {
     "smtp_port": "SMTP_PORT", "smtp_tls": "SMTP_TLS", "smtp_username": "SMTP_USERNAME",
     "smtp_password": "SMTP_PASSWORD", "smtp_sender": "SMTP_SENDER", "github_secrets": "GITHUB_WEBHOOK_SECRETS",
     "agent_modules": "AGENT_MODULES", "slack_signing_secrets": "SLACK_SIGNING_SECRETS", "slack_app_id": "SLACK_APP_ID",
+    "slack_token": "SLACK_BOT_TOKEN",
 }  # fmt: skip
 LISTS = ("github_secrets", "link_secrets", "slack_signing_secrets")
 """What is written as a list with commas."""
@@ -98,6 +99,9 @@ class Settings(BaseModel):
     services: Services = Field(default_factory=dict)
     directory: Annotated[Directory, BeforeValidator(_directory)] = Directory()
     """Names of people, groups and channels with their addresses, as JSON; agents and models use the names."""
+    slack_token: SecretStr | None = None
+    """A bot's token, `xoxb-…`: letters go out to Slack with it."""
+    slack_api_url: str | None = Field(default=None, pattern=r"^https?://.*/$")
     stand_ins: StandIns = Field(default_factory=dict)
     """Where a letter goes that cannot reach its recipient, as JSON of CHANNEL:RECIPIENT."""
     api_wait: float = Field(default=0.0, ge=0, le=60)

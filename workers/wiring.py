@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from delivery.email import SmtpChannel
 from delivery.log import LogChannel
+from delivery.slack import SlackChannel
 from delivery.webhook import WebhookChannel
 from twelvefold.ports import Channel, Model
 
@@ -68,6 +69,8 @@ def channels(run: Runtime) -> Mapping[str, Channel]:
             password=s.smtp_password.get_secret_value() if s.smtp_password else None,
             sender=s.smtp_sender, domain=s.mail_domain, timeout=20.0,
         )  # fmt: skip
+    if s.slack_token:
+        found["slack"] = SlackChannel(s.slack_token.get_secret_value(), url=s.slack_api_url)
     if s.webhook_targets:
         found["webhook"] = WebhookChannel(s.webhook_targets, Posting(), lambda: datetime.now(UTC))
     return found

@@ -50,9 +50,14 @@ def written(taken: Taken, run: Runtime) -> Letter:
     return Letter(
         id=taken.id, channel=taken.channel, recipient=taken.recipient, subject=subject,
         text=plain(source) if source else text, source=source, created_at=at,
-        follows=tuple(letter.id for letter in before), data=_data(taken), replaces=_original(taken, before),
+        follows=tuple(letter.id for letter in before), data=_data(taken), choices=_choices(taken),
+        replaces=_original(taken, before),
         thread=next((letter.receipt for letter in before if letter.receipt), ""), **_envelope(taken, run),
     )  # fmt: skip
+
+
+def _choices(taken: Taken) -> bool:
+    return "card" in taken.payload and not Card.model_validate(taken.payload["card"]).cut
 
 
 def _data(taken: Taken) -> dict[str, Any]:

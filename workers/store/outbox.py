@@ -21,6 +21,7 @@ BEHIND = f"""EXISTS (
     SELECT FROM outbox p WHERE p.conversation = o.conversation AND p.tenant = o.tenant AND p.n < o.n
        AND p.state IN ('pending', 'sending')
        AND (p.state = 'sending' OR p.attempts = 0 OR p.key = o.payload ->> 'edits'
+            OR coalesce(p.payload -> 'card', p.payload -> 'question') ->> 'asked' = o.payload ->> 'over'
             OR coalesce(p.first_at, p.created_at) > statement_timestamp() - {OVERTAKEN_AFTER}))"""
 """Whether a row `o` has to wait for another of its conversation: for the one it edits, whatever that one's age."""
 
