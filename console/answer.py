@@ -20,9 +20,8 @@ from workers.answers import Reply, answer, answer_of
 from workers.card import unlinked
 from workers.decisions import Refused
 from workers.links import ANSWER_PATH, Link, Links
-from workers.outgoing import letter_key
 from workers.question import Asking
-from workers.store import outbox, questions
+from workers.store import approvals, questions
 from workers.store.database import Database
 from workers.store.questions import Question
 from workers.telemetry import Log
@@ -56,10 +55,10 @@ def _look(db: Database, links: Links, token: str) -> Shown:
     link = opened(links, token)
     with db.connection() as connection:
         rows = questions.find(connection, link.tenant, link.task, link.call, link.asked)
-        sent = outbox.payload(connection, link.tenant, letter_key(link.task, link.asked, "email", link.approver))
-    if not rows or sent is None or "question" not in sent:
+        sent = approvals.card(connection, link.tenant, f"{link.task}:email:{link.approver}", link.asked)
+    if not rows or sent is None:
         raise NOWHERE
-    return Shown(link, Asking.model_validate(sent["question"]), rows[0])
+    return Shown(link, Asking.model_validate(sent), rows[0])
 
 
 def _answer(db: Database, links: Links, token: str, text: str, ring: Callable[[str, str, str], None]) -> Response:

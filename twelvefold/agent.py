@@ -57,7 +57,8 @@ class Agent:
     before it is delivered; with `one_open_per_entity` what arrives about an entity is news for its open task.
     `on_stuck`: a run that does not get on waits for an operator, fails, or asks somebody how to go on, as in
     `ask("#refund-ops")`. `on_message`: a message that comes while a call waits for approval is shown to whoever
-    decides, or the call is given up and the model decides anew, or the run is cancelled.
+    decides, or the call is given up and the model decides anew, or the run is cancelled. `questions`: when AskHuman
+    reminds, and who is asked too when nobody answers, as in `ask(remind=timedelta(hours=1), escalate_to="boss")`.
     """
 
     tools: list[type[Tool[Any]]]
@@ -73,6 +74,7 @@ class Agent:
     success: list[Callable[[Task], str | None]] = field(default_factory=list)
     budget: Budget = field(default_factory=Budget)
     on_stuck: Literal["operator", "failed"] | Verdict = "operator"
+    questions: Verdict | None = None
     on_message: Literal["new_information", "decide", "cancel"] = "new_information"
     one_open_per_entity: bool = False
     delegates: list[str] = field(default_factory=list)
@@ -233,6 +235,12 @@ def _check_people(agent: Agent) -> None:
 
 
 def _check_reactions(agent: Agent) -> None:
+    times = agent.questions
+    if times is not None and (times.kind != "ask" or times.target or times.quorum > 1):
+        raise DeclarationError(
+            f"{agent.name}: questions= holds the times of questions and whom to ask too, not who is asked: one answer "
+            "is enough, and the model names somebody of people=. Example: questions=ask(escalate_to='boss')"
+        )
     stuck = agent.on_stuck
     asks = isinstance(stuck, Verdict) and stuck.kind == "ask" and is_name(stuck.target)
     if not asks and stuck not in ("operator", "failed"):

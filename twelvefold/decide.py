@@ -269,9 +269,12 @@ def _control(agent: Agent, task: Task, call: OpenCall, now: datetime) -> list[Ev
 
 
 def _question(agent: Agent, task: Task, call: OpenCall, tool: AskHuman, now: datetime) -> ApprovalAsked:
-    asked = Verdict(kind="ask", target=tool.target, risk="low", remind=None)
-    if task.state.reason == ASKING and isinstance(agent.on_stuck, Verdict):
-        asked = asked.model_copy(update={"deadline": agent.on_stuck.deadline, "at_expiry": "park"})
+    stuck = agent.on_stuck if task.state.reason == ASKING and isinstance(agent.on_stuck, Verdict) else None
+    times = stuck or agent.questions or Verdict(kind="ask")
+    asked = Verdict(
+        kind="ask", target=tool.target, risk="low", deadline=times.deadline, remind=times.remind,
+        escalate=times.escalate, escalate_to=times.escalate_to, at_expiry="park" if stuck else "deny",
+    )  # fmt: skip
     return ApprovalAsked(
         call=call.seq, digest=digest_of(task, call.seq, call.tool, call.args, asked), verdict=asked.model_dump_json(),
         target=tool.target, risk="low", deadline=now + asked.deadline, kind="question",

@@ -6,6 +6,7 @@ it executes nothing, and a call that waits for an approval is not moved by it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,10 +14,8 @@ from delivery.plain import quoted
 from twelvefold.canonical import sha256
 from twelvefold.questions import AskHuman
 from twelvefold.text import clean, reveal, shorten
-from twelvefold.verdict import people
 
 from .decisions import Proof, Refused, tell
-from .outgoing import letter_key
 from .store import copies, inbox, questions
 from .store.database import Connection, Database
 from .store.questions import Question
@@ -68,7 +67,7 @@ def _answer(connection: Connection, reply: Reply) -> Answered | Refused:
     if locked is None or reply.tenant not in (None, locked[0]):
         raise Refused(404, f"There is no task {reply.task}.")
     row = _meant(questions.find(connection, locked[0], reply.task, reply.call, reply.asked), reply)
-    if not may_answer(row.target, reply.by, reply.proof):
+    if not may_answer(row.responders, reply.by, reply.proof):
         raise Refused(403, f"{reply.by} is not among those who are asked.")
     standing = answer_of(row)
     if standing is not None:
@@ -90,8 +89,7 @@ def _back(connection: Connection, row: Question, reply: Reply, why: str) -> Refu
         said = "\n".join(quoted(reveal(shorten(reply.text, LONGEST_QUOTE))))
         key = f"{row.task}:{row.asked}:unfit:{sha256(reply.by.lower(), reply.text)[:16]}"
         payload = {"subject": "Your answer does not fit", "text": f"You answered:\n\n{said}\n\n{why}\n"}
-        asked_by = letter_key(row.task, row.asked, "email", reply.by.lower())
-        questions.write_back(connection, row, answers=asked_by, key=key, payload=payload)
+        questions.write_back(connection, row, to=reply.by.lower(), key=key, payload=payload)
     return Refused(400, why, kind="unfit")
 
 
@@ -107,11 +105,10 @@ def _meant(found: list[Question], reply: Reply) -> Question:
     )
 
 
-def may_answer(target: str, by: str, proof: Proof) -> bool:
+def may_answer(named: Collection[str], by: str, proof: Proof) -> bool:
     """Whether this person is among those whom a question names. One that names nobody may be answered by whoever the
     edge lets in.
     """
-    named = people(target)
     return proof == "override" or not named or by.lower() in named
 
 

@@ -47,8 +47,8 @@ def _questions(work: Work, run: Runtime, recorded: Recorded, event: ApprovalAske
     if call is None or call.seq != event.call or call.asks is None:
         return []  # the question was over again in this very step
     if event.kind == "question":
-        target = call.asks.among(run.settings.directory).target
-        return _to_each(work, recorded, target, _asking(work, recorded, event, call, target))
+        asks = call.asks.among(run.settings.directory)
+        return _to_each(work, recorded, asks.target, _asking(work, recorded, call, asks))
     asks = call.asks.among(run.settings.directory)
     return _to_each(work, recorded, asks.target, _card(work, recorded, call, asks))
 
@@ -59,11 +59,12 @@ def _again(work: Work, run: Runtime, recorded: Recorded, event: ApprovalMoved) -
     if call is None or call.asks is None:
         return []
     asks = call.asks.among(run.settings.directory)
+    write = _asking if call.is_question else _card
     first = {"reminded": "Reminder: ", "explained": "Explained: "}.get(event.to)
     if first is not None:
-        return _to_each(work, recorded, asks.target, _card(work, recorded, call, asks, first))
-    card = _card(work, recorded, call, asks, "Nobody has decided yet: ", asks.escalate_to)
-    return _to_each(work, recorded, asks.escalate_to, card)
+        return _to_each(work, recorded, asks.target, write(work, recorded, call, asks, first))
+    nobody = "Nobody has answered yet: " if call.is_question else "Nobody has decided yet: "
+    return _to_each(work, recorded, asks.escalate_to, write(work, recorded, call, asks, nobody, asks.escalate_to))
 
 
 def _card(
@@ -80,12 +81,15 @@ def _card(
     return {"subject": first + card.title, "card": card.model_dump(mode="json"), "at": recorded.at.isoformat()}
 
 
-def _asking(work: Work, recorded: Recorded, event: ApprovalAsked, call: OpenCall, target: str) -> dict[str, Any]:
+def _asking(
+    work: Work, recorded: Recorded, call: OpenCall, asks: Verdict, first: str = "", escalated: str = ""
+) -> dict[str, Any]:
+    assert call.due is not None, "somebody is asked"
     asking = Asking(
-        agent=work.agent.name, about=work.state.about, task=work.held.id, call=call.seq, asked=recorded.seq,
-        args=call.args, target=target, deadline=event.deadline,
+        agent=work.agent.name, about=work.state.about, task=work.held.id, call=call.seq, asked=call.asked,
+        args=call.args, target=asks.target, deadline=call.due, escalated=escalated,
     )  # fmt: skip
-    return {"subject": asking.title, "question": asking.model_dump(mode="json"), "at": recorded.at.isoformat()}
+    return {"subject": first + asking.title, "question": asking.model_dump(mode="json"), "at": recorded.at.isoformat()}
 
 
 def _to_each(work: Work, recorded: Recorded, target: str, payload: dict[str, Any]) -> list[Letter]:

@@ -34,6 +34,8 @@ class Asking(BaseModel):
     args: str
     target: str
     deadline: datetime
+    escalated: str = ""
+    """Who may answer too, since nobody else has."""
 
     @property
     def question(self) -> AskHuman:
@@ -54,6 +56,7 @@ class Asking(BaseModel):
             ("Agent", self.agent),
             ("About", one_line(reveal(self.about)) if self.about else ""),
             ("May answer", ", ".join(people(self.target)) or "whoever may write to this agent"),
+            ("And now", ", ".join(people(self.escalated))),
             ("Until", f"{self.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC; after that the agent goes on without you"),
             ("Call", f"{self.call} of task {self.task}"),
         ]

@@ -65,7 +65,9 @@ class Registry:
             used |= {d.recipient: name for d in agent.delivery if d.channel == "email" and "@" not in d.recipient}
             if directory.names:
                 stuck = [agent.on_stuck.target] if isinstance(agent.on_stuck, Verdict) else []
-                used |= {asked: name for asked in [*agent.people, *stuck] if not asked.startswith("#")}
+                late = agent.questions.escalate_to.split(",") if agent.questions else []
+                named = [*agent.people, *stuck, *(who.strip() for who in late if who.strip() and "@" not in who)]
+                used |= {asked: name for asked in named if not asked.startswith("#")}
         if problems := directory.unknown(used):
             raise DeclarationError(
                 "; ".join(problems) + '. Example: TWELVEFOLD_DIRECTORY={"refund-ops": "ann@shop.example"}'

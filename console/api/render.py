@@ -13,7 +13,7 @@ from typing import Any
 from twelvefold.decide import budget_of
 from twelvefold.questions import AskHuman
 from twelvefold.state import State, unused
-from twelvefold.verdict import people
+from twelvefold.verdict import Verdict
 from workers.registry import Registry
 
 Row = Mapping[str, Any]
@@ -125,8 +125,13 @@ def asking(question: Row) -> dict[str, Any]:
         "quorum": question["quorum"],
         "since": when(question["created_at"]),
         "deadline": when(question["deadline"]),
-        "responders": list(people(question["target"])) or [question["target"]],
+        "responders": list(responders(question)) or [question["target"]],
     }
+
+
+def responders(question: Row) -> tuple[str, ...]:
+    """The addresses of those who may decide or answer now; empty where the question names nobody."""
+    return Verdict.model_validate_json(question["verdict"]).may_decide(escalated=question["escalated"])
 
 
 def when(at: datetime) -> str:

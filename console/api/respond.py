@@ -108,7 +108,7 @@ def _words(held: Edge, call: Call, row: dict[str, Any], asked: Sequence[Question
 def _answers(call: Call, asked: Sequence[Question]) -> bool:
     """Whether words that name no call answer the open question: those of somebody who is asked. Others are news."""
     return any(
-        question["open"] and may_answer(question["target"], call.token.principal, "session")
+        question["open"] and may_answer(render.responders(question), call.token.principal, "session")
         for question in asked
         if question["kind"] == "question"
     )

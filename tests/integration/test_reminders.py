@@ -6,11 +6,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
-from tests.asked import SECRET, URL, Mailbox, send
-from tests.deciding import ANN, BEN, CLEO, Send, Waits, waits
+from console import answer
+from tests.asked import LINK, SECRET, URL, Mailbox, send
+from tests.callers import callers
+from tests.curious import ask_by, curious
+from tests.deciding import ANN, BEN, CLEO, DAN, Send, Waits, waits
+from tests.hands import change
 from twelvefold import Task, Verdict, ask
+from twelvefold.directory import Directory
 from workers.card import Card
+from workers.links import from_settings
 from workers.operate import Refused
 
 
@@ -128,3 +136,43 @@ def test_a_question_that_parks_waits_for_an_operator_and_is_asked_anew_by_retry(
 def test_nothing_but_a_read_runs_because_nobody_decided(fresh_database: Any) -> None:
     with pytest.raises(AssertionError), waits(fresh_database, lambda call, task: ask(ANN, at_expiry="allow")):
         raise RuntimeError("a Write that would be allowed at expiry is denied, and does not wait")
+
+
+def test_a_question_is_reminded_of_and_passed_on_like_an_approval(fresh_database: Any) -> None:
+    with curious(fresh_database) as f:
+        change(f, "curious", questions=ask(remind=timedelta(hours=1), escalate_to="nobody"))
+        box = Mailbox()
+        w = Waits(f, ask_by(f, box))
+        with callers(f) as api:
+            said = {"type": "response", "response": "Refund", "call_id": w.row["call"]}
+            w.over("remind_at")
+            assert f.drain(w.task) == "waiting" and w.row["state"] == "reminded"
+            assert mailed(w, box) == [("ann@example.org", "Reminder"), ("ben@example.org", "Reminder")]
+            assert api.post(f"/thread/{w.task}/response", said, by="no@example.org").status_code == 403
+            w.over("escalate_at")
+            assert f.drain(w.task) == "waiting" and w.row["state"] == "escalated"
+            assert mailed(w, box) == [("no@example.org", "Nobody has answered yet")]
+            waiting = api.get(f"/thread/{w.task}").json()["waiting"]
+            assert waiting["responders"] == ["ann@example.org", "ben@example.org", "no@example.org"]
+            page = TestClient(Starlette(routes=answer.routes(f.run.db, from_settings(f.settings), print, f.run.log)))
+            path = f"/a/q/{LINK.findall(box.letters[-1].text)[0].removeprefix('q/')}"
+            assert "no@example.org" in page.get(path).text
+            assert page.post(path, data={"answer": "Neither"}).status_code == 400
+            assert page.post(path, data={"answer": "Replace"}).status_code == 200
+        assert f.drain(w.task) == "done" and [moved.to for moved in w.moves()] == ["reminded", "escalated", "answered"]
+
+
+def test_groups_and_stand_ins_are_names_of_the_directory_too(fresh_database: Any) -> None:
+    names = Directory(names={"legal": (ANN, BEN), "boss": (CLEO,), "ops": (DAN,)})
+    rule = ask(all_of=("legal", "ops"), escalate_to="boss")
+    for voters, comes in (((BEN, DAN), ["voted", "approved"]), ((ANN, BEN, DAN), ["voted", "voted", "approved"])):
+        with waits(fresh_database, lambda call, task: rule, directory=names) as w:
+            assert w.row["target"] == f"{ANN}, {BEN}, {DAN}"
+            assert [w.says(by).state for by in voters] == comes
+            assert w.fleet.drain(w.task) == "done", "the rule in names is the rule that was asked"
+            assert w.fleet.one("SELECT count(*) FROM votes WHERE task_id = %(id)s", id=w.task) == len(voters)
+    with waits(fresh_database, lambda call, task: rule, directory=names) as w:
+        w.over("escalate_at")
+        w.fleet.drain(w.task)
+        assert [w.says(by).state for by in (CLEO, DAN)] == ["voted", "approved"], "who stands in is one of each group"
+        assert w.fleet.drain(w.task) == "done"

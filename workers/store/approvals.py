@@ -97,8 +97,9 @@ SELECT agent, state -> 'call' ->> 'tool', state -> 'call' ->> 'args' FROM agent_
  WHERE tenant = %(tenant)s AND id = %(task)s AND (state -> 'call' ->> 'seq')::int = %(call)s
 """
 CARD = """
-SELECT payload -> 'card' FROM outbox
- WHERE tenant = %s AND conversation = %s AND (payload -> 'card' ->> 'asked')::int = %s ORDER BY n DESC LIMIT 1
+SELECT coalesce(payload -> 'card', payload -> 'question') FROM outbox
+ WHERE tenant = %s AND conversation = %s
+   AND (coalesce(payload -> 'card', payload -> 'question') ->> 'asked')::int = %s ORDER BY n DESC LIMIT 1
 """
 NEWEST = """
 SELECT coalesce((t.state ->> 'message_seq')::int, 0),

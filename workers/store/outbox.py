@@ -123,12 +123,6 @@ def earlier(db: Database, taken: Taken) -> list[Earlier]:
         return [Earlier(**row) for row in rows(connection, EARLIER, {"id": taken.id})]
 
 
-def payload(connection: Connection, tenant: str, key: str) -> dict[str, Any] | None:
-    """What the letter with this key says; None when there is no such letter."""
-    row = connection.execute("SELECT payload FROM outbox WHERE tenant = %s AND key = %s", (tenant, key)).fetchone()
-    return None if row is None else row[0]
-
-
 def settle(connection: Connection, taken: Taken, became: Became) -> bool:
     """Say what became of a taken row; False when the claim is no longer ours."""
     names = {"id": taken.id, "claim": taken.claim, **asdict(became), "back": int(became.put_back)}

@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from twelvefold.verdict import OPEN
+from twelvefold.verdict import OPEN, Verdict
 
 from .database import Connection
 
 FIND = """
 SELECT a.tenant, a.task_id::text, a.call, a.asked, a.target, a.state, a.deadline <= clock_timestamp(), a.decided_by,
-       a.decided_at AT TIME ZONE 'UTC', a.answer,
+       a.decided_at AT TIME ZONE 'UTC', a.answer, a.verdict::text, a.escalated_at IS NOT NULL,
        CASE WHEN (t.state -> 'call' ->> 'seq')::int = a.call THEN t.state -> 'call' ->> 'args' END
   FROM approvals a JOIN agent_tasks t ON t.id = a.task_id AND t.tenant = a.tenant
  WHERE a.tenant = %(tenant)s AND a.task_id = %(task)s AND a.kind = 'question'
@@ -35,7 +35,9 @@ WITH t AS (UPDATE agent_tasks SET outbox_n = outbox_n + 1 WHERE tenant = %(tenan
 INSERT INTO outbox (id, tenant, task_id, seq, channel, recipient, conversation, n, key, payload)
 SELECT %(id)s, o.tenant, o.task_id, o.seq, o.channel, o.recipient, o.conversation, t.outbox_n, %(key)s, %(payload)s
   FROM outbox o JOIN t ON t.id = o.task_id
- WHERE o.tenant = %(tenant)s AND o.key = %(answers)s
+ WHERE o.tenant = %(tenant)s AND o.conversation = %(task)s::text || ':email:' || %(to)s
+   AND (o.payload -> 'question' ->> 'asked')::int = %(asked)s
+ ORDER BY o.n DESC LIMIT 1
     ON CONFLICT (tenant, key) DO NOTHING
 """
 
@@ -54,12 +56,19 @@ class Question:
     answered_by: str | None
     answered_at: datetime
     answer: str | None
+    verdict: str
+    escalated: bool
     args: str | None
 
     @property
     def open(self) -> bool:
         """Whether it can still be answered."""
         return self.state in OPEN and not self.late and self.args is not None
+
+    @property
+    def responders(self) -> tuple[str, ...]:
+        """The addresses of those who may answer; empty where the question names nobody."""
+        return Verdict.model_validate_json(self.verdict).may_decide(escalated=self.escalated)
 
 
 def find(
@@ -80,10 +89,10 @@ def answered(connection: Connection, row: Question, text: str, by: str, how: str
     return None if found is None else found[0]
 
 
-def write_back(connection: Connection, row: Question, *, answers: str, key: str, payload: dict[str, Any]) -> None:
-    """One letter to whoever got the letter with the key `answers`, in its conversation; none where nobody did."""
+def write_back(connection: Connection, row: Question, *, to: str, key: str, payload: dict[str, Any]) -> None:
+    """One letter to whoever was asked by mail at this address, in that conversation; none where nobody was."""
     names = {
-        "id": uuid5(NAMESPACE_OID, f"{row.tenant}:{key}"), "tenant": row.tenant, "task": row.task, "answers": answers,
-        "key": key, "payload": json.dumps(payload),
+        "id": uuid5(NAMESPACE_OID, f"{row.tenant}:{key}"), "tenant": row.tenant, "task": row.task, "to": to,
+        "asked": row.asked, "key": key, "payload": json.dumps(payload),
     }  # fmt: skip
     connection.execute(LETTER, names)

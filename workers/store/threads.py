@@ -41,7 +41,7 @@ SELECT call, asked, digest, target, risk, state, deadline, created_at, decided_b
        kind, state = ANY(%(open)s) AND deadline > clock_timestamp() AS open,
        (SELECT count(*) FROM votes v
          WHERE v.tenant = a.tenant AND v.task_id = a.task_id AND v.call = a.call AND v.asked = a.asked) AS votes,
-       coalesce((a.verdict ->> 'quorum')::int, 1) AS quorum,
+       coalesce((a.verdict ->> 'quorum')::int, 1) AS quorum, a.verdict::text, a.escalated_at IS NOT NULL AS escalated,
        coalesce((a.verdict ->> 'four_eyes')::boolean, false) AS four_eyes
   FROM approvals a WHERE a.tenant = %(tenant)s AND a.task_id = %(id)s AND asked >= %(opened)s ORDER BY asked
 """
@@ -51,7 +51,8 @@ SELECT a.task_id::text, a.tenant, t.agent, a.call, t.state -> 'call' ->> 'tool' 
        t.state -> 'call' ->> 'args' AS args, a.digest, a.target, a.risk, a.kind, a.deadline, a.created_at,
        t.business_entity_id, (SELECT count(*) FROM votes v
          WHERE v.tenant = a.tenant AND v.task_id = a.task_id AND v.call = a.call AND v.asked = a.asked) AS votes,
-       coalesce((a.verdict ->> 'quorum')::int, 1) AS quorum
+       coalesce((a.verdict ->> 'quorum')::int, 1) AS quorum, a.verdict::text,
+       a.escalated_at IS NOT NULL AS escalated
   FROM approvals a JOIN agent_tasks t ON t.id = a.task_id AND t.tenant = a.tenant
  WHERE a.state = ANY(%(open)s) AND a.deadline > clock_timestamp() AND a.tenant = coalesce(%(tenant)s, a.tenant)
    AND (%(agents)s::text[] IS NULL OR t.agent = ANY(%(agents)s))
