@@ -7,6 +7,7 @@ from .controls import Delegate, Done, NothingToDo, Plan, Wait
 from .directory import Directory
 from .errors import Conflict, DeclarationError, Fatal, ToolError
 from .marks import Free, Known
+from .memory import Memory, Recall, Remember
 from .questions import AskHuman
 from .state import State, Task
 from .tool import DESTRUCTIVE, Ctx, Effect, Preview, Read, Write
@@ -29,11 +30,14 @@ __all__ = [
     "Free",
     "Ignore",
     "Known",
+    "Memory",
     "Message",
     "NothingToDo",
     "Plan",
     "Preview",
     "Read",
+    "Recall",
+    "Remember",
     "State",
     "Task",
     "Text",

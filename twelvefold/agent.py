@@ -20,6 +20,7 @@ from .canonical import canonical, sha256
 from .controls import Delegate, Done, Explain, NextPage, NothingToDo, Plan, Wait
 from .directory import is_name
 from .errors import DeclarationError
+from .memory import Recall, Remember
 from .questions import AskHuman, AskWhenStuck
 from .schema import check_exact, check_portable, menu_entry
 from .state import Task
@@ -27,8 +28,8 @@ from .tool import Ctx, Tool
 from .verdict import Verdict
 
 MOST_TOOLS = 5
-OF_THE_CORE = (AskHuman, Plan)
-"""Controls that an agent has only when it lists them; they are no tools of its own."""
+OF_THE_CORE = (AskHuman, Plan, Recall, Remember)
+"""Calls that an agent has only when it lists them; they are no tools of its own."""
 TAG = re.compile(r"[a-z_][a-z0-9_]*")
 
 
@@ -52,7 +53,8 @@ class Text(BaseModel):
 class Agent:
     """The declaration of an agent. `prefetch` functions look things up before the first decision of a run, each shown
     in a tag of its name; `steer(task) -> call | None` lets code speak first each turn; `success` functions return why
-    the work is not done yet, or None; `about` names the business entity of an accepted event; `people` are the names
+    the work is not done yet, or None; `about` names the business entity of an accepted event,
+    and `memory` whom `Remember` and `Recall` are about where that is another; `people` are the names
     that AskHuman may ask, each from the directory or of a channel; `review(task, outcome)` is the verdict on a result
     before it is delivered; with `one_open_per_entity` what arrives about an entity is news for its open task.
     `on_stuck`: a run that does not get on waits for an operator, fails, or asks somebody how to go on, as in
@@ -69,6 +71,7 @@ class Agent:
     model: str = ""
     version: int = 1
     about: Callable[[Any], str | None] | None = None
+    memory: Callable[[Any], str | None] | None = None
     prefetch: list[Callable[[Ctx], Any]] = field(default_factory=list)
     steer: Callable[[Task], Tool[Any] | None] | None = None
     success: list[Callable[[Task], str | None]] = field(default_factory=list)
@@ -211,7 +214,8 @@ def _check_tool(agent: Agent, tool: Any) -> None:
 
 def _check_names(agent: Agent) -> None:
     own = [tool.__spec__.name for tool in agent.tools if tool not in OF_THE_CORE]
-    names = [*own, "done", "nothing_to_do", "wait", "delegate", "ask_human", "explain", "plan", "next_page"]
+    core = [tool.__spec__.name for tool in OF_THE_CORE]
+    names = [*own, *core, "done", "nothing_to_do", "wait", "delegate", "explain", "next_page"]
     for name in names:
         if names.count(name) > 1:
             raise DeclarationError(f"{agent.name}: two tools are named {name!r}. A name must mean one thing.")

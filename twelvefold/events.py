@@ -202,6 +202,8 @@ class Returned(Event):
     ms: int = 0
     check: str = ""
     """What the tool's own check found wrong with the result."""
+    tainted: bool = False
+    """It was remembered by a task that had read text of an unproven sender."""
 
 
 class Failed(Event):

@@ -225,6 +225,8 @@ def _decided(s: State, seq: int, recorded: Recorded, event: Decided) -> dict[str
 def _returned(s: State, seq: int, event: Returned) -> dict[str, Any]:
     change = closed(s, count=1, seq=seq, last=canonical(event.result))
     change |= spent(s, event.ms)
+    if event.tainted:
+        change["tainted"] = s.tainted or seq
     if s.call is None or s.call.kind != "control":
         change["failures"] = 0  # a plan between two failures is no success
     return change | ({"about": event.about} if event.about else {})

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from .events import ApprovalMoved, Arrived, ChildReturned, Event, Failed, Prefetched, Previewed, Returned
 from .facts import MORE, MOST_FACTS, tokens_in
+from .memory import Recall, Remember
 from .ports import Facts
 from .state import OpenCall
 
@@ -85,8 +86,11 @@ def facts_of(seq: int, event: Event, call: OpenCall | None) -> list[Fact]:
 
 
 def _returned(seq: int, event: Returned, call: OpenCall | None) -> list[Fact]:
-    found = _facts(seq, [event.result, event.shown], told=True)
-    changed = call is not None and call.kind in ("write", "effect")
+    if call is not None and call.kind == "control":
+        return []  # a page shows again what other events brought
+    tool = call.tool if call is not None else ""
+    found = _facts(seq, [event.result, event.shown], told=tool != Recall.__spec__.name)
+    changed = call is not None and call.kind in ("write", "effect") and tool != Remember.__spec__.name
     return found + (_facts(seq, _args(call), known=False, told=True) if changed else [])
 
 

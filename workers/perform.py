@@ -29,6 +29,7 @@ from twelvefold.effects import (
 )
 from twelvefold.errors import DeadlinePassed, Fatal, ToolError
 from twelvefold.events import Event, Failed, Previewed, Returned, Settled
+from twelvefold.memory import Memory, Recall, Remember
 from twelvefold.record import unhold
 from twelvefold.schema import stored_call
 from twelvefold.state import OpenCall
@@ -38,6 +39,7 @@ from twelvefold.tool import Effect, Preview, Tool
 from .ask import ask_model
 from .chances import cause, lost, moved, wait_for_database
 from .folding import open_page, summarise
+from .memory import recall, remember
 from .outside import Context
 from .prefetch import prefetch
 from .store import log
@@ -207,9 +209,17 @@ def _read(work: Work, run: Runtime, call: OpenCall) -> list[Event]:
 
 def _read_once(work: Work, run: Runtime, tool: Tool[Any], call: OpenCall) -> Event:
     begun = monotonic()
+    if isinstance(tool, Recall):
+        return _recalled(tool, call, recall(work, run, tool), begun)
     result = _result(tool, cast(Runs, tool).run(_context(work, run, tool, call.key)))
     _in_time(tool, begun)
     return _returned(tool, call, result, _ms(begun))
+
+
+def _recalled(tool: Recall, call: OpenCall, found: list[Memory], begun: float) -> Event:
+    """What was kept by a task that had read untrusted text taints the one that reads it now."""
+    returned = _returned(tool, call, _result(tool, found), _ms(begun))
+    return returned.model_copy(update={"tainted": any(memory.tainted for memory in found)})
 
 
 def _in_time(tool: Tool[Any], begun: float) -> None:
@@ -265,7 +275,10 @@ def _write(work: Work, unit: Unit, run: Runtime) -> list[Event]:
     try:
         with unit.savepoint() as session:
             session.info["tenant"] = work.held.tenant
-            value = cast(Runs, tool).write(session)
+            if isinstance(tool, Remember):
+                value: Any = remember(work, unit.connection(), call, tool)
+            else:
+                value = cast(Runs, tool).write(session)
             result = _result(tool, value)
     except Exception as error:
         if isinstance(error, DirtyTransaction) or lost(error) or (moved(error) and not work.last):

@@ -26,7 +26,7 @@ UNIQUE = {
     "agent_tasks": ("tenant", "id"), "agent_events": ("task_id",), "arrivals": ("tenant", "task_id"),
     "outbox": ("tenant", "id", "task_id"), "approvals": ("tenant", "task_id"), "votes": ("tenant", "task_id"),
     "switches": ("tenant",), "tokens": ("tenant",), "grants": ("tenant",),
-    "facts": ("task_id",),
+    "facts": ("task_id",), "memories": ("tenant",),
 }  # fmt: skip
 """By which columns a row is known to be one tenant's: its tenant, or a UUID that no two tenants share."""
 

@@ -41,7 +41,7 @@ SAME = [
     (re.compile(r"\bt[12]\b"), "TENANT"),
 ]
 """What differs between two plays of the same: ids, in the order in which they come, times, and what is made of both."""
-PLAYED = "TRUNCATE agent_tasks, agent_events, arrivals, outbox, approvals, votes, grants, switches, facts"
+PLAYED = "TRUNCATE agent_tasks, agent_events, arrivals, outbox, approvals, votes, grants, switches, facts, memories"
 
 
 class Say(Write[str]):
