@@ -23,6 +23,7 @@ from workers.telemetry import configure
 
 from . import answer, api, approve, slack
 from .edge import Edge, edge
+from .posted import mails
 from .sources import sources
 
 Part = Literal["public", "operator"]
@@ -69,7 +70,9 @@ def _public(held: Edge) -> list[BaseRoute]:
         *answer.routes(held.db, links, held.bell.ring, held.log),
     ]
     largest = held.settings.webhook_max_body
-    return [*hooks(sources(held.settings), accept, lambda: datetime.now(UTC), largest), *slack.routes(held), *pages]
+    post = mails(held.intake, held.settings, accept)
+    taken = hooks(sources(held.settings), accept, lambda: datetime.now(UTC), largest, mail=post)
+    return [*taken, *slack.routes(held), *pages]
 
 
 ROUTES: Mapping[Part, Callable[[Edge], list[BaseRoute]]] = {"public": _public, "operator": api.routes}

@@ -5,13 +5,17 @@ Two protocols, so that a sender of anybody's is added without a change here: see
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from twelvefold.errors import DeclarationError, TwelvefoldError
 
 from .body import inflate
+
+if TYPE_CHECKING:  # reading mail takes libraries that not everybody installs
+    from .inbound import Posted
 
 
 class Unverified(TwelvefoldError):
@@ -89,14 +93,16 @@ class Adapter(Verifier, Translator, Protocol):
 @dataclass(frozen=True, slots=True)
 class Source:
     """One address under `/hooks/`: whose it is, and its two halves. `max_body` in bytes, where it differs from that of
-    all; `refusal` is the status that makes this sender stop trying, in the place of a 4xx.
+    all; `refusal` is the status that makes this sender stop trying, in the place of a 4xx. A provider of mail has, in
+    the place of a translator, `mails`: what was sent to whom.
     """
 
     tenant: str
     verifier: Verifier
-    translator: Translator
+    translator: Translator | None
     max_body: int | None = None
     refusal: int | None = None
+    mails: Callable[[Received], list[Posted]] | None = None
 
 
 def check_secrets(secrets: tuple[str, ...]) -> None:

@@ -133,6 +133,8 @@ class Declared(BaseModel):
             assert self.header is not None
             scheme = Scheme(self.header, self.prefix, self.algorithm, self.encoding, self.timestamp_header, self.signed)
             return Source(owner, Signed("generic", secrets, (scheme,)), self._pointed(Pointed()))
+        if self.scheme in senders.MAIL:
+            return senders.of_mail(self.scheme, owner, secrets)
         sender = senders.preset(self.scheme)
         if sender is None:
             return senders.third_party(self.scheme, owner, self.options, secrets)

@@ -53,6 +53,17 @@ SENDERS: Mapping[str, Sender] = {
 }
 
 
+MAIL = ("postmark", "mailgun", "sendgrid")
+"""Providers of inbound mail."""
+
+
+def of_mail(name: str, tenant: str, secrets: tuple[str, ...]) -> Source:
+    """Where a provider posts the mails that it took for us. Raises DeclarationError."""
+    from . import inbound  # reading mail takes libraries that not everybody installs
+
+    return inbound.source(name, tenant, secrets)
+
+
 def preset(name: str) -> Sender | None:
     """The well-known sender of this name."""
     return SENDERS.get(name)
@@ -69,7 +80,7 @@ def installed(name: str) -> Make:
     found = next(iter(entry_points(group=GROUP, name=name)), None)
     if found is None:
         raise DeclarationError(
-            f"There is no scheme {name!r}. Known are hmac, {', '.join(SENDERS)}, and what installed "
+            f"There is no scheme {name!r}. Known are hmac, {', '.join((*SENDERS, *MAIL))}, and what installed "
             f"distributions offer as entry points of the group {GROUP}: {', '.join(_offered()) or 'none'}."
         )
     make: Make = found.load()

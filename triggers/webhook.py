@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -22,9 +23,16 @@ from .body import read
 from .envelope import Accept, Arrived, Verdict
 from .problem import Problem
 
+if TYPE_CHECKING:
+    from .inbound import Posted
+
 _log = logging.getLogger(__name__)
 _CREDENTIALS = frozenset({"authorization", "proxy-authorization", "cookie", "x-gitlab-token", "x-api-key"})
 _RETRY_AFTER = "5"
+LARGE = 500_000
+"""A body over so many bytes is verified in a thread, so that no other request waits for it."""
+AcceptMail = Callable[[str, "Posted"], Verdict]
+"""Takes one mail of a tenant; any exception means that nothing was stored."""
 
 
 def routes(
@@ -33,10 +41,12 @@ def routes(
     clock: Callable[[], datetime],
     max_body: int = 5_000_000,
     at_once: int = 100,
+    mail: AcceptMail | None = None,
 ) -> list[Route]:
     """The routes of the webhooks; `sources` are looked up at each request, so that a removed secret fails at once.
 
-    `max_body` is in bytes. When `at_once` requests wait for `accept`, further ones are told to come again (503).
+    `max_body` is in bytes; `mail` takes what providers of mail post. When `at_once` requests wait for `accept`, further
+    ones are told to come again (503).
     """
     waiting = 0
 
@@ -46,7 +56,7 @@ def routes(
             raise _busy()
         waiting += 1
         try:
-            return await run_in_threadpool(_take, source, received, proof, accept)
+            return await run_in_threadpool(_take, source, received, proof, accept, mail)
         finally:
             waiting -= 1
 
@@ -59,7 +69,8 @@ def routes(
             if source is None:
                 raise Problem(404, "Unknown source", "No webhook source of this name is set up here. Check the URL.")
             received = Received(label, raw, tuple(request.headers.items()), clock(), limit)
-            return await handed_on(source, received, _proof(source, received))
+            prove = run_in_threadpool(_proof, source, received) if len(raw) > LARGE else None
+            return await handed_on(source, received, _proof(source, received) if prove is None else await prove)
         except Problem as problem:
             return _refused(problem, source)
         except ClientDisconnect:
@@ -82,8 +93,11 @@ def _refused(problem: Problem, source: Source | None) -> Response:
     return problem.answer()
 
 
-def _take(source: Source, received: Received, proof: str, accept: Accept) -> Response:
+def _take(source: Source, received: Received, proof: str, accept: Accept, mail: AcceptMail | None) -> Response:
     """Translate, hand on, answer: in a thread, since a large body takes its time and `accept` waits for a commit."""
+    if source.mails is not None:
+        return _take_mails(source, received, mail)
+    assert source.translator is not None
     try:
         said = source.translator.translate(received)
     except Problem:
@@ -112,6 +126,22 @@ def _take(source: Source, received: Received, proof: str, accept: Accept) -> Res
         # The text of a database error may quote the row, so only its kind is told.
         _log.error("webhook of source %s not stored: %s", received.source, type(error).__name__)
         raise _busy() from None
+
+
+def _take_mails(source: Source, received: Received, mail: AcceptMail | None) -> Response:
+    """Each mail of the request to each of its recipients; a repeat finds what was stored before."""
+    assert source.mails is not None
+    found = source.mails(received)
+    try:
+        verdicts = [mail(source.tenant, each) for each in found] if mail is not None else []
+    except Problem:
+        raise
+    except Exception as error:
+        _log.error("mail of source %s not stored: %s", received.source, type(error).__name__)
+        raise _busy() from None
+    if not verdicts:
+        raise Problem(404, "No mail here", "Mail is not taken here, or this one is for nobody.")
+    return _answer(next((v for v in verdicts if v.outcome == "accepted"), verdicts[0]))
 
 
 def _answer(verdict: Verdict) -> JSONResponse:

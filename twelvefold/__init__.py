@@ -1,6 +1,6 @@
 """Twelvefold's core: all that an agent's author imports."""
 
-from .agent import Agent, Message, Text
+from .agent import Agent, Ended, Message, Text
 from .bindings import Ignore, Wake, on, to
 from .budget import Budget
 from .controls import Delegate, Done, NothingToDo, Plan, Wait
@@ -26,6 +26,7 @@ __all__ = [
     "Directory",
     "Done",
     "Effect",
+    "Ended",
     "Fatal",
     "Free",
     "Ignore",

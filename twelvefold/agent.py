@@ -42,6 +42,18 @@ class Message(BaseModel):
     sender: str = ""
 
 
+class Ended(BaseModel):
+    """The end of another agent's run, as `on.finished` brings it: its task, how and with what it ended."""
+
+    model_config = ConfigDict(frozen=True)
+    agent: str
+    task: str
+    status: Literal["done", "failed", "cancelled"]
+    reason: str = ""
+    outcome: Any = None
+    about: str | None = None
+
+
 class Text(BaseModel):
     """A result that is just text."""
 

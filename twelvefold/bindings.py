@@ -49,7 +49,18 @@ class ApiBinding:
     takes: Callable[[str], bool] | None = None
 
 
-Binding = WebhookBinding | ApiBinding
+@dataclass(frozen=True, slots=True)
+class FinishedBinding:
+    """Every run of another agent that ends like this opens a task; `read` maps the `Ended` to what the agent accepts,
+    or to an `Ignore`.
+    """
+
+    agent: str
+    when: When = "done"
+    read: Callable[[Any], Any] | None = None
+
+
+Binding = WebhookBinding | ApiBinding | FinishedBinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,15 @@ class on:
         if command and not command.startswith("/"):
             raise DeclarationError(f"on.slack: a command is written as '/deploy', not {command!r}.")
         return WebhookBinding("slack", command or f"message {channel}".strip(), read)
+
+    @staticmethod
+    def finished(agent: str, *, when: When = "done", read: Callable[[Any], Any] | None = None) -> FinishedBinding:
+        """The end of a run of another agent, once for each run: `done` with a result, `failed`, or `always`. It comes
+        as an `Ended` where `read` makes nothing else of it.
+        """
+        if not agent or when not in ("done", "failed", "always"):
+            raise DeclarationError("on.finished needs an agent and an ending: on.finished('deploy', when='done').")
+        return FinishedBinding(agent, when, read)
 
     @staticmethod
     def api(takes: Callable[[str], bool] | None = None) -> ApiBinding:

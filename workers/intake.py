@@ -5,6 +5,7 @@ Nothing here talks to the broker: a sender is answered after the commit and with
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -38,22 +39,29 @@ class Intake:
     def __init__(self, db: Database, registry: Registry, log: Log) -> None:
         self.db, self.registry, self.log = db, registry, log
 
-    def accept(self, arrived: Arrived) -> Verdict:
-        """Open a task of the agent that listens to this source and type, or store why nobody takes it."""
-        source, type_, key = arrived.source, arrived.type, arrived.key
+    def accept(self, arrived: Arrived, again: int | None = None) -> Verdict:
+        """Open a task of the agent that listens to this source and type, or store why nobody takes it. `again` is the
+        id of an arrival that opened nothing and is read anew.
+        """
         entry = Entry(
-            tenant=arrived.tenant, source=source, key=key, kind="message", type=type_, raw=arrived.raw,
-            headers=arrived.headers, sender=arrived.sender, conversation=arrived.conversation, proof=arrived.proof,
-            state="ignored", reason="no_binding", cleaned=arrived.cleaned,
+            tenant=arrived.tenant, source=arrived.source, key=arrived.key, kind="message", type=arrived.type,
+            raw=arrived.raw, headers=arrived.headers, sender=arrived.sender, conversation=arrived.conversation,
+            proof=arrived.proof, state="ignored", reason="no_binding", cleaned=arrived.cleaned, again=again,
         )  # fmt: skip
         if arrived.ignore:
             return self._store_only(replace(entry, reason=arrived.ignore))
-        bound = self.registry.bound(source, type_)
+        bound = self.registry.bound(arrived.source, arrived.type)
         if bound is None:
             return self._store_only(entry)
         loaded, binding = bound
+        return self.read(entry, loaded, binding.read, arrived.payload)
+
+    def read(self, entry: Entry, loaded: Loaded, reader: Callable[[Any], Any] | None, payload: Any) -> Verdict:
+        """What the agent's reader makes of a payload opens a task, wakes who waits, or is kept with a reason. A reader
+        that raises loses nothing: it is stored as failed, for operators to have it read anew.
+        """
         try:
-            accepted = arrived.payload if binding.read is None else binding.read(arrived.payload)
+            accepted = payload if reader is None else reader(payload)
             if isinstance(accepted, Ignore):
                 return self._store_only(replace(entry, reason=accepted.reason))
             if isinstance(accepted, Wake):
@@ -62,8 +70,8 @@ class Intake:
         except (DatabaseError, SQLAlchemyError):
             raise
         except Exception as error:
-            self.log.warning("mapping_failed", source=source, type=type_, key=key, error=kind_of(error))
-            return self._store_only(replace(entry, state="failed", reason="mapping"))
+            self.log.error("mapping_failed", source=entry.source, type=entry.type, key=entry.key, error=kind_of(error))
+            return self._store_only(replace(entry, state="failed", reason="mapping", payload=plain(payload)))
 
     def ignore(self, entry: Entry, reason: str) -> Verdict:
         """Store that something reached us and nobody takes it, with the reason."""

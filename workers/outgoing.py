@@ -8,8 +8,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
+from twelvefold.agent import Ended
 from twelvefold.decide import budget_of
 from twelvefold.events import ApprovalAsked, ApprovalMoved, ChildReturned, ChildStarted, Finished
+from twelvefold.inbox import UNPROVEN
 from twelvefold.markup import to_yaml
 from twelvefold.record import Recorded
 from twelvefold.state import Child as ChildRef
@@ -24,6 +26,8 @@ from .work import Runtime, Work
 
 TASK_CHANNEL = "task"
 SLACK_DOMAIN = "slack"
+FINISHED = "finished"
+"""The kind of news that is for an agent, not for a task of it: a run that it follows has ended."""
 
 
 def letters(work: Work, run: Runtime) -> list[Letter]:
@@ -37,6 +41,7 @@ def letters(work: Work, run: Runtime) -> list[Letter]:
         elif isinstance(recorded.event, Finished):
             found += _results(work, run, recorded, recorded.event)
             found += _to_parent(work, recorded, recorded.event)
+            found += _to_followers(work, run, recorded, recorded.event)
             found += [_cancel(work, recorded, child) for child in work.state.children]
     return found
 
@@ -176,6 +181,22 @@ def _to_parent(work: Work, recorded: Recorded, event: Finished) -> list[Letter]:
     )  # fmt: skip
     payload = {"kind": "child", "data": news.model_dump(mode="json")}
     return [_letter(work, recorded, TASK_CHANNEL, s.parent, payload)]
+
+
+def _to_followers(work: Work, run: Runtime, recorded: Recorded, event: Finished) -> list[Letter]:
+    """The agents that follow this one each get a task of it: one letter, so one task, for each run and follower."""
+    ended = Ended(
+        agent=work.agent.name, task=work.held.id, status=event.status, reason=event.reason, outcome=event.outcome,
+        about=work.state.about,
+    )  # fmt: skip
+    payload = {
+        "kind": FINISHED, "data": ended.model_dump(mode="json"), "proof": UNPROVEN if work.state.tainted else "task",
+    }  # fmt: skip
+    return [
+        _letter(work, recorded, TASK_CHANNEL, follower.agent.name, payload)
+        for follower, binding in run.registry.followers(work.agent.name)
+        if binding.when in ("always", _came_to(event))
+    ]
 
 
 def _cancel(work: Work, recorded: Recorded, child: ChildRef) -> Letter:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twelvefold.agent import Agent, Message
-from twelvefold.bindings import ApiBinding, WebhookBinding
+from twelvefold.agent import Agent, Ended, Message
+from twelvefold.bindings import ApiBinding, FinishedBinding, WebhookBinding
 from twelvefold.budget import Budget
 from twelvefold.directory import Directory
 from twelvefold.errors import DeclarationError
@@ -49,6 +49,7 @@ class Registry:
         self.budgets: dict[str, Budget] = {name: entry.agent.budget for name, entry in self.loaded.items()}
         self._bindings = _bindings(loaded)
         self._listening = _listening(loaded)
+        self._followers = _followers(loaded)
         for entry in loaded:
             _check_delegates(entry.agent, self.loaded)
 
@@ -76,6 +77,10 @@ class Registry:
     def bound(self, source: str, kind: str) -> tuple[Loaded, WebhookBinding] | None:
         """The agent that a delivery of this source and type opens a task of, None when nobody listens."""
         return self._bindings.get((source, kind))
+
+    def followers(self, agent: str) -> list[tuple[Loaded, FinishedBinding]]:
+        """The agents that the end of a run of this one opens a task of."""
+        return self._followers.get(agent, [])
 
     def takers(self, text: str) -> list[Loaded]:
         """The agents that take a message nobody addressed: those that say yes to it, else the one that takes the rest.
@@ -128,6 +133,35 @@ def _bindings(loaded: list[Loaded]) -> dict[tuple[str, str], tuple[Loaded, Webho
     return table
 
 
+def _followers(loaded: list[Loaded]) -> dict[str, list[tuple[Loaded, FinishedBinding]]]:
+    table: dict[str, list[tuple[Loaded, FinishedBinding]]] = {}
+    for entry in loaded:
+        for binding in (each for each in entry.agent.triggers if isinstance(each, FinishedBinding)):
+            if binding.agent not in {other.agent.name for other in loaded}:
+                raise DeclarationError(f"{entry.agent.name}: on.finished({binding.agent!r}): no agent has this name.")
+            if any(entry is known for known, _ in table.get(binding.agent, ())):
+                raise DeclarationError(f"{entry.agent.name} follows {binding.agent} twice. One on.finished, one task.")
+            if binding.read is None and not _accepts(entry.agent, Ended(agent="a", task="t", status="done")):
+                raise DeclarationError(
+                    f"{entry.agent.name}: on.finished brings an Ended, so accepts= must take one, or read= make "
+                    "something else of it: on.finished('deploy', read=lambda ended: Message(text=ended.reason))"
+                )
+            table.setdefault(binding.agent, []).append((entry, binding))
+    for entry in loaded:
+        _check_no_circle(entry.agent.name, entry.agent.name, table, set())
+    return table
+
+
+def _check_no_circle(
+    first: str, name: str, table: Mapping[str, list[tuple[Loaded, FinishedBinding]]], seen: set[str]
+) -> None:
+    for follower in (entry.agent.name for entry, _ in table.get(name, ())):
+        if follower == first:
+            raise DeclarationError(f"{first} follows the end of {name}, which follows {first}: that would never end.")
+        if follower not in seen:
+            _check_no_circle(first, follower, table, seen | {follower})
+
+
 def _listening(loaded: list[Loaded]) -> list[tuple[Loaded, Callable[[str], bool] | None]]:
     found = [(entry, b.takes) for entry in loaded for b in entry.agent.triggers if isinstance(b, ApiBinding)]
     for entry, _ in found:
@@ -141,8 +175,12 @@ def _listening(loaded: list[Loaded]) -> list[tuple[Loaded, Callable[[str], bool]
 
 def accepts_message(agent: Agent) -> bool:
     """Whether free text can open a task of this agent."""
+    return _accepts(agent, Message(text=""))
+
+
+def _accepts(agent: Agent, value: Message | Ended) -> bool:
     try:
-        agent.accepted.validate_python(Message(text="").model_dump())
+        agent.accepted.validate_python(value.model_dump())
     except ValueError:
         return False
     return True

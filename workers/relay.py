@@ -11,11 +11,12 @@ from math import inf
 from time import monotonic
 from uuid import uuid4
 
+from twelvefold.agent import Ended
 from twelvefold.ports import Channel, Finds, Letter, NotSent, Paced, Patient, PerhapsSent, Receipt
 
 from .chances import patiently
-from .intake import put
-from .outgoing import TASK_CHANNEL
+from .intake import Intake, put
+from .outgoing import FINISHED, TASK_CHANNEL
 from .stand_ins import stand_in
 from .store import inbox, outbox, paces
 from .store.inbox import Entry
@@ -159,6 +160,8 @@ def _settle(run: Runtime, taken: Taken, became: Became) -> str:
 def _to_task(taken: Taken, run: Runtime) -> str:
     """News for another task: the arrival and the settled row are one commit, and only one task row is touched."""
     p = taken.payload
+    if p["kind"] == FINISHED:
+        return _to_follower(taken, run)
     entry = Entry(
         tenant=taken.tenant, source="task", key=taken.key, kind=p["kind"], task_id=taken.recipient,
         payload=p.get("data"), wait_key=p.get("wait_key"), proof=p.get("proof"),
@@ -169,3 +172,21 @@ def _to_task(taken: Taken, run: Runtime) -> str:
         verdict = put(connection, entry, person=False)
         outbox.settle(connection, taken, Became("sent", receipt=verdict.outcome))
     return "sent"
+
+
+def _to_follower(taken: Taken, run: Runtime) -> str:
+    """The end of a run opens a task of whoever follows it. Its key makes that once, whoever repeats it."""
+    intake, ended = Intake(run.db, run.registry, run.log), taken.payload["data"]
+    entry = Entry(
+        tenant=taken.tenant, source=TASK_CHANNEL, key=taken.key, kind="message", type=f"finished {ended['agent']}",
+        proof=taken.payload["proof"],
+    )  # fmt: skip
+    follower = next(
+        (each for each in run.registry.followers(ended["agent"]) if each[0].agent.name == taken.recipient), None
+    )
+    if follower is None:
+        verdict = intake.ignore(entry, "no_binding")
+    else:
+        loaded, binding = follower
+        verdict = intake.read(entry, loaded, binding.read, Ended.model_validate(ended))
+    return _settle(run, taken, Became("sent", receipt=verdict.outcome))

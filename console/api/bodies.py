@@ -165,6 +165,14 @@ class Filters(Body):
     limit: int = Field(default=50, ge=1, le=200)
 
 
+class Reached(Body):
+    """`GET /arrivals`: which of what reached us, the newest first."""
+
+    state: Literal["accepted", "ignored", "failed", "unclaimed"] | None = None
+    source: str | None = None
+    limit: int = Field(default=50, ge=1, le=200)
+
+
 class Page(Body):
     """`GET /thread/{id}/events`: the events after a seq."""
 

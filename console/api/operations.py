@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from workers.store.tokens import ROLES, Role
 
-from . import batch, grants, happen, look, switches, verbs
+from . import batch, grants, happen, look, reached, switches, verbs
 from .bodies import (
     Approval,
     Batch,
@@ -20,6 +20,7 @@ from .bodies import (
     More,
     Nothing,
     Page,
+    Reached,
     Reason,
     Response,
     Settle,
@@ -76,6 +77,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/grants", grants.listed, ROLES),
     Operation("POST", "/grants/{id}/revoke", grants.revoke, ("approver", "operator"), bodies=(Nothing,)),
     Operation("POST", "/events", happen.happen, ("requester",), bodies=(Happened,), key=True),
+    Operation("GET", "/arrivals", reached.listed, ("reader", "operator", "admin"), query=Reached),
+    Operation("POST", "/arrivals/{id}/retry", reached.retry, ("operator",), bodies=(Nothing,)),
     Operation("GET", "/switches", switches.listed, ROLES),
     Operation("POST", "/switches", switches.throw, ("operator",), bodies=(Throw,)),
     Operation("POST", "/switches/lift", switches.lift, ("operator",), bodies=(Lift,)),

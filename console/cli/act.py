@@ -10,6 +10,8 @@ from uuid import UUID
 
 import typer
 
+from console.again import NotAgain, again
+from console.sources import sources
 from twelvefold.canonical import canonical
 from workers import registry
 from workers.answers import Reply, answer
@@ -21,6 +23,7 @@ from workers.store import threads
 from workers.telemetry import logger
 
 from .app import HOME, By, Home, Json, TaskId, cli, database, fail, me, operating, settings_of, tell
+from .look import reached
 
 
 @cli.command()
@@ -40,6 +43,21 @@ def approve(
         fail(2, "Say with --hours for how long it shall hold.")
     terms = Terms(hours, this_task, tuple(same or ())) if hours else None
     _decide(home, task, call, True, by, as_json, edit=edit, grant=terms)
+
+
+@reached.command("retry")
+def read_again(arrival: int, as_json: Json = False, home: Home = HOME) -> None:
+    """Read an arrival anew that failed to be read, or that no agent listened to."""
+    settings = settings_of(home)
+    with database(home) as db:
+        try:
+            intake = Intake(db, registry.load(settings.agent_modules), logger(process="cli"))
+            verdict = again(db, intake, sources(settings), arrival)
+        except NotAgain as refused:
+            fail(3 if refused.code == 404 else 1, str(refused))
+    became = f"{verdict.outcome}({verdict.reason})" if verdict.reason else verdict.outcome
+    tell(became if verdict.task_id is None else f"{became}: task {verdict.task_id}", as_json, arrival=arrival,
+         task_id=verdict.task_id)  # fmt: skip
 
 
 @cli.command()

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from console import views
+from console.migrate import ROOT
 from console.story import story, told
 from workers import registry
 from workers.store import threads
@@ -94,8 +95,13 @@ def approvals(tenant: Tenant = None, most: Most = 50, as_json: Json = False, hom
     listed(rows, views.approval, as_json)
 
 
-@cli.command()
+reached = typer.Typer(invoke_without_command=True)
+cli.add_typer(reached, name="arrivals")
+
+
+@reached.callback()
 def arrivals(
+    context: typer.Context,
     state: State = None,
     source: Annotated[str | None, typer.Option(help="Only from this source, such as github or api.")] = None,
     tenant: Tenant = None,
@@ -104,6 +110,8 @@ def arrivals(
     home: Home = HOME,
 ) -> None:
     """List what reached us, newest first: accepted, ignored, failed or unclaimed, and why."""
+    if context.invoked_subcommand is not None:
+        return
     with database(home) as db:
         rows = threads.arrivals(db, tenant, state=state, source=source, most=most)
     listed(rows, views.arrival, as_json)
@@ -115,3 +123,9 @@ def listed(rows: Iterable[dict[str, Any]], view: Callable[[dict[str, Any]], str]
         return say_json(rows)
     for row in rows:
         typer.echo(view(row))
+
+
+@cli.command()
+def client() -> None:
+    """Print the client of the control API: one file for your own program, standard library only."""
+    typer.echo((ROOT / "console" / "client.py").read_text(encoding="utf-8"), nl=False)

@@ -146,8 +146,8 @@ def test_a_database_that_is_away_is_told_in_one_line(
     )
 
 
-PROCESSES = {"worker", "http", "flower", "stand-ins", "up", "demo", "try", "migrate"}
-"""Verbs that become a process, or play something for people to watch."""
+PROCESSES = {"worker", "http", "flower", "stand-ins", "up", "demo", "try", "migrate", "client"}
+"""Verbs that become a process, play something for people to watch, or print a file."""
 
 
 def test_every_verb_that_says_something_says_it_as_json_too() -> None:
@@ -164,7 +164,7 @@ def test_every_verb_has_a_screen_of_help() -> None:
     assert {"run", "show", "arrivals", "approvals", "outbox", "doctor", "tasks", "events", "token"} <= verbs
     assert {"cancel", "pause", "resume", "retry", "raise", "freeze", "unfreeze", "intake", "switches"} <= verbs
     groups = [["token", verb] for verb in ("new", "list", "revoke")] + [["intake", verb] for verb in ("stop", "open")]
-    groups.append(["grants", "revoke"])
+    groups += [["grants", "revoke"], ["arrivals", "retry"]]
     for path in [[verb] for verb in verbs] + groups:
         answer = runner.invoke(cli, [*path, "--help"])
         assert answer.exit_code == 0 and len(answer.output.splitlines()) <= 40, path

@@ -20,9 +20,11 @@ from starlette.testclient import TestClient
 
 from agents.deploy.agent import agent as deploy
 from console.migrate import ROOT
+from console.posted import mails
 from console.sources import sources
 from console.web import public
 from tests.harness import NO_BROKER
+from triggers.inbound import mailgun_signature
 from triggers.webhook import routes
 from twelvefold.bindings import WebhookBinding
 from workers import registry
@@ -197,6 +199,39 @@ def test_characters_that_no_column_holds_are_replaced_and_the_bytes_stay_as_they
     (row,) = hooks.arrivals()
     assert (row["type"], row["raw"], row["cleaned"]) == ("or\ufffdder", body, 4)
     assert row["payload"] is None, "nobody listens to it, so only the bytes are kept"
+
+
+def test_a_mail_that_a_provider_posts_is_stored_once_and_its_proof_may_not_carry_another(hooks: Hooks) -> None:
+    settings = load({
+        "DATABASE_URL": "postgresql://x@localhost/x", "BROKER_URL": NO_BROKER, "MAILGUN_WEBHOOK_SECRETS": SHOP,
+        "TWELVEFOLD_WEBHOOK_SOURCES": '{"mailgun": {"scheme": "mailgun"}}',
+    })  # fmt: skip
+    intake = Intake(hooks.db, registry.load("agents"), logger(process="test"))
+    known, take = sources(settings), mails(intake, settings, intake.accept)
+    app = Starlette(routes=routes(known, intake.accept, lambda: datetime.now(UTC), mail=take))
+
+    def post(mail: str, token: str) -> tuple[int, str, str]:
+        stamp = str(int(time.time()))
+        signature = mailgun_signature(SHOP, stamp, token)
+        form = {"recipient": "desk@in.example", "timestamp": stamp, "token": token, "signature": signature}
+        answer = client.post("/hooks/mailgun", data={**form, "body-mime": mail})
+        return answer.status_code, answer.json()["outcome"], answer.json()["reason"]
+
+    first = "From: ann@shop.example\nMessage-ID: <m1@shop.example>\n\nPlease send pears."
+    with TestClient(app) as client:
+        assert post(first, "t1") == (200, "ignored", "no_binding")
+        assert post(first, "t2") == (200, "duplicate", ""), "it is known by its own id"
+        assert post(first.replace("m1", "m2").replace("pears", "money"), "t1") == (200, "duplicate", "")
+        auto = first.replace("m1", "m3").replace("\n\n", "\nAuto-Submitted: auto-replied\n\n")
+        assert post(auto, "t3")[1] == "ignored"
+        huge = "From: a@x.example\nContent-Type: multipart/mixed; boundary=b\n\n" + "--b\n\nx\n" * 5000
+        answer = client.post("/hooks/mailgun", data={"recipient": "d@in.example", "timestamp": str(int(time.time()))})
+        assert answer.status_code == 406
+        with pytest.raises(KeyError):
+            post(huge, "t4")
+    rows = [(row["reason"], row["proof"], row["sender"]) for row in hooks.arrivals() if row["reason"] != "used"]
+    assert rows[0] == ("no_binding", "none", "ann@shop.example"), "the provider is proved, and not who wrote"
+    assert [reason for reason, *_ in rows] == ["no_binding", "auto_submitted"]
 
 
 def test_with_the_database_away_the_sender_is_asked_to_come_again(hooks: Hooks, postgres: Any) -> None:

@@ -180,7 +180,7 @@ def test_a_declared_length_over_the_limit_is_refused_before_reading(intake: Inta
     assert (status, read) == (413, [])
 
 
-def test_a_lying_length_is_found_out_while_reading(intake: Intake) -> None:
+def test_b112_a_lying_length_is_found_out_while_reading(intake: Intake) -> None:
     read: list[int] = []
     app = application(intake, max_body=100)
     status, _ = asyncio.run(ask(app, "/hooks/github", [b"x" * 60] * 1000, {"Content-Length": "10"}, read))
@@ -395,7 +395,7 @@ def test_what_is_ignored_is_acknowledged_with_its_reason() -> None:
     assert response.json() == {"outcome": "ignored", "reason": "no agent listens to it", "task_id": None}
 
 
-def test_when_too_many_wait_further_ones_are_told_to_come_again() -> None:
+def test_b113_when_too_many_wait_further_ones_are_told_to_come_again() -> None:
     body = b"{}"
     go = threading.Event()
 

@@ -31,6 +31,19 @@ VALUES (%(tenant)s, %(source)s, %(key)s, %(type)s, %(kind)s, %(task_id)s, %(stat
 ON CONFLICT (tenant, source, key) DO NOTHING RETURNING id
 """
 
+AGAIN = """
+UPDATE arrivals SET type = %(type)s, kind = %(kind)s, task_id = %(task_id)s, state = %(state)s, reason = %(reason)s,
+       payload = %(payload)s, wait_key = %(wait_key)s, cleaned = %(cleaned)s
+ WHERE tenant = %(tenant)s AND id = %(again)s AND task_id IS NULL AND state IN ('failed', 'ignored')
+RETURNING id
+"""
+"""What was stored and opened nothing is read anew; of two who do so at once the second finds it done."""
+
+UNREAD = """
+SELECT id, tenant, source, key, type, payload, raw, headers, sender, conversation, proof, state, reason FROM arrivals
+ WHERE tenant = coalesce(%(tenant)s, tenant) AND id = %(id)s
+"""
+
 COUNT = """
 UPDATE agent_tasks
    SET inbox_pending = inbox_pending + 1, nudged_at = CASE WHEN status = 'ready' THEN nudged_at END,
@@ -99,6 +112,8 @@ class Entry:
     proof: str | None = None
     wait_key: str | None = None
     cleaned: int = 0
+    again: int | None = None
+    """The id of the row that this is, where it was stored before and is read anew."""
 
 
 def pending(db: Database, task_id: str) -> list[Pending]:
@@ -108,12 +123,12 @@ def pending(db: Database, task_id: str) -> list[Pending]:
 
 
 def insert(connection: Connection, entry: Entry) -> int | None:
-    """Store an arrival; None when its tenant, source and key are known already."""
+    """Store an arrival; None when its tenant, source and key are known already, or it was read anew meanwhile."""
     names = {name: getattr(entry, name) for name in Entry.__slots__}
     names |= {name: clean(names[name]) for name in TEXTS if names[name] is not None}
     names["payload"] = json.dumps(entry.payload, default=str)
     names["headers"] = None if entry.headers is None else json.dumps(entry.headers)
-    row = connection.execute(INSERT, names).fetchone()
+    row = connection.execute(INSERT if entry.again is None else AGAIN, names).fetchone()
     return None if row is None else int(row[0])
 
 
