@@ -139,6 +139,13 @@ class to:
         return Destination("webhook", target, when)
 
     @staticmethod
+    def channel(name: str, recipient: str, *, when: When = "always") -> Destination:
+        """A recipient of a channel that TWELVEFOLD_CHANNELS declares under this name."""
+        if not is_name(name) or not recipient.strip():
+            raise DeclarationError(f"to.channel needs a name and a recipient, not {name!r} and {recipient!r}.")
+        return Destination(name, recipient, when)
+
+    @staticmethod
     def log(name: str = "results", *, when: When = "always") -> Destination:
         """One line in the log, without content."""
         return Destination("log", name, when)

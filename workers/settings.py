@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StringConstraints, ValidationError
 
+from delivery.installed import Installed
+from delivery.installed import secrets_variable as channel_secrets
 from delivery.webhook import Targets
 from delivery.webhook import secrets_variable as target_secrets
 from triggers.declared import Sources
@@ -34,7 +36,7 @@ VARIABLES = {
 LISTS = ("github_secrets", "link_secrets", "slack_signing_secrets")
 """What is written as a list with commas."""
 
-SECRETS = {"webhook_sources": source_secrets, "webhook_targets": target_secrets}
+SECRETS = {"webhook_sources": source_secrets, "webhook_targets": target_secrets, "channels": channel_secrets}
 """What is declared as JSON by name, and the variable with the secrets of each."""
 
 
@@ -102,6 +104,8 @@ class Settings(BaseModel):
     slack_token: SecretStr | None = None
     """A bot's token, `xoxb-…`: letters go out to Slack with it."""
     slack_api_url: str | None = Field(default=None, pattern=r"^https?://.*/$")
+    channels: dict[str, Installed] = Field(default_factory=dict)
+    """Channels of installed distributions, by name, as JSON; their secrets stand in variables of their own."""
     stand_ins: StandIns = Field(default_factory=dict)
     """Where a letter goes that cannot reach its recipient, as JSON of CHANNEL:RECIPIENT."""
     api_wait: float = Field(default=0.0, ge=0, le=60)

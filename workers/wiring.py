@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from delivery import installed
 from delivery.email import SmtpChannel
 from delivery.log import LogChannel
 from delivery.slack import SlackChannel
@@ -60,7 +61,7 @@ def _model(settings: Settings, agents: registry.Registry) -> Model:
 
 
 def channels(run: Runtime) -> Mapping[str, Channel]:
-    """The ways out that are configured, by name."""
+    """The ways out that are configured, by name. Raises DeclarationError for an installed one that there is not."""
     s = run.settings
     found: dict[str, Channel] = {"log": LogChannel(lambda line: run.log.info("delivered", line=line))}
     if s.smtp_host:
@@ -71,6 +72,7 @@ def channels(run: Runtime) -> Mapping[str, Channel]:
         )  # fmt: skip
     if s.slack_token:
         found["slack"] = SlackChannel(s.slack_token.get_secret_value(), url=s.slack_api_url)
+    found |= {name: installed.channel(name, declared) for name, declared in s.channels.items()}
     if s.webhook_targets:
         found["webhook"] = WebhookChannel(s.webhook_targets, Posting(), lambda: datetime.now(UTC))
     return found
