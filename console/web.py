@@ -21,7 +21,7 @@ from workers.links import from_settings
 from workers.settings import Settings
 from workers.telemetry import configure
 
-from . import answer, api, approve, slack
+from . import answer, api, approve, leave, slack
 from .edge import Edge, edge
 from .posted import mails
 from .sources import sources
@@ -68,6 +68,7 @@ def _public(held: Edge) -> list[BaseRoute]:
     pages = [
         *approve.routes(held.db, links, held.bell.ring, held.log),
         *answer.routes(held.db, links, held.bell.ring, held.log),
+        *leave.routes(held.db, held.settings),
     ]
     largest = held.settings.webhook_max_body
     post = mails(held.intake, held.settings, accept)

@@ -25,7 +25,7 @@ _STYLES = {
     "code": "font-family:ui-monospace,Menlo,Consolas,monospace;font-size:14px;background:#f6f8fa;padding:1px 4px",
     "quote": "margin:0 0 12px;padding-left:12px;border-left:4px solid #d0d7de;color:#57606a",
     "table": "border-collapse:collapse;margin:0 0 12px;width:100%",
-    "cell": "border:1px solid #d0d7de;padding:4px 8px;text-align:left;vertical-align:top",
+    "cell": "border:1px solid #d0d7de;padding:4px 8px;text-align:left;vertical-align:top;overflow-wrap:break-word",
     "name": "padding:3px 12px 3px 0;text-align:left;vertical-align:top;color:#57606a;font-weight:normal;width:104px",
     "fact": "padding:3px 0;vertical-align:top",
     "a": "color:#0969da",

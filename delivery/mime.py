@@ -40,7 +40,7 @@ class _Ids(UnstructuredHeader, BaseHeader):
 
 
 _REGISTRY = HeaderRegistry()
-for _name in ("message-id", "in-reply-to", "references"):
+for _name in ("message-id", "in-reply-to", "references", "list-unsubscribe"):
     _REGISTRY.map_to_type(_name, _Ids)
 _POLICY = SMTP.clone(header_factory=_REGISTRY)
 

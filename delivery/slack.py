@@ -136,11 +136,12 @@ class SlackChannel:
             raise
 
     def _change(self, letter: Letter) -> Receipt:
-        channel, _, at = letter.replaces.partition(":")
         blocks = _parts(letter)[0]
         text = escaped(one_line(letter.subject, 200)) or " "
-        _asked(self._client.chat_update, channel=channel, ts=at, text=text, blocks=blocks)
-        return Receipt(letter.replaces, "changed")
+        for place in letter.replaces:
+            channel, _, at = place.partition(":")
+            _asked(self._client.chat_update, channel=channel, ts=at, text=text, blocks=blocks)
+        return Receipt(letter.replaces[0], "changed")
 
     def _there(self, letter: Letter, channel: str, thread: str) -> dict[int, str]:
         """The messages of this letter that have arrived, by number; -1 is its file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from .directory import is_name
@@ -70,6 +70,8 @@ class Destination:
     channel: str
     recipient: str
     when: When = "always"
+    digest: bool = False
+    """People subscribe to it and may leave; a question or a duty is never one."""
 
 
 class on:
@@ -123,6 +125,11 @@ class to:
                 f"to.email needs a name of the directory or an address such as 'ops@shop.example', not {address!r}."
             )
         return Destination("email", address, when)
+
+    @staticmethod
+    def digest(address: str, *, when: When = "done") -> Destination:
+        """An e-mail as `email`, which its readers may stop by one click."""
+        return replace(to.email(address, when=when), digest=True)
 
     @staticmethod
     def slack(place: str, *, when: When = "always") -> Destination:

@@ -95,8 +95,8 @@ class Letter:
     """The result as values, for programs."""
     thread: str = ""
     """The receipt of the first of them: where a channel with threads goes on."""
-    replaces: str = ""
-    """The receipt of the letter that this one changes, where the channel can change what was sent."""
+    replaces: tuple[str, ...] = ()
+    """The receipts of the letters that this one takes the place of, where the channel can change what was sent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,21 +124,22 @@ def _results(work: Work, run: Runtime, recorded: Recorded, event: Finished) -> l
             "subject": _subject(work, run, event),
             "text": _text(work, event),
             "result": _result(work, event),
-            "at": recorded.at.isoformat(),
+            "at": recorded.at.isoformat(), **({"digest": True} if digest else {}),
         })
-        for channel, recipient in _destinations(work, run, event)
+        for (channel, recipient), digest in _destinations(work, run, event).items()
     ]  # fmt: skip
 
 
-def _destinations(work: Work, run: Runtime, event: Finished) -> list[tuple[str, str]]:
-    """Channel and recipient of each copy of a result, once each; names of the directory become addresses here."""
+def _destinations(work: Work, run: Runtime, event: Finished) -> dict[tuple[str, str], bool]:
+    """Channel and recipient of each copy of a result, once each, and whether it is a digest for all that asks for it;
+    names of the directory become addresses here.
+    """
     wanted = [d for d in work.state.delivery or work.agent.delivery if d.when in ("always", _came_to(event))]
-    found = [
-        (d.channel, recipient)
-        for d in wanted
-        for recipient in (run.settings.directory.addresses(d.recipient) if d.channel == "email" else (d.recipient,))
-    ]
-    return list(dict.fromkeys(found))
+    found: dict[tuple[str, str], bool] = {}
+    for d in wanted:
+        for recipient in run.settings.directory.addresses(d.recipient) if d.channel == "email" else (d.recipient,):
+            found[d.channel, recipient] = d.digest and found.get((d.channel, recipient), True)
+    return found
 
 
 def _came_to(event: Finished) -> str:

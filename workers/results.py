@@ -26,8 +26,8 @@ LONGEST_PROSE = 20_000
 """Longer Markdown is shown letter by letter: to read it as Markdown would take too long."""
 
 
-def source(db: Database, taken: Taken) -> str:
-    """The letter as Markdown."""
+def source(db: Database, taken: Taken, leave: str = "") -> str:
+    """The letter as Markdown. `leave`: where the reader of a digest ends it."""
     r = taken.payload["result"]
     found = log.latest(db, taken.task_id, timeline.NAMES, opened=r["opened"], until=taken.seq)
     lines, missing = timeline.told(found)
@@ -37,6 +37,8 @@ def source(db: Database, taken: Taken) -> str:
         cost=_cost(r["used"]), timeline=lines, missing=missing,
         about=[("Agent", r["agent"]), *([("About", r["about"])] if r["about"] else []), ("Task", taken.task_id)],
     )  # fmt: skip
+    if taken.payload.get("digest"):
+        return render.digest(ended, leave)
     if r["status"] == "done":
         return render.outcome(ended)
     return render.failure(ended, f"See it all: twelvefold show {taken.task_id}")

@@ -7,16 +7,17 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from delivery.markdown import words
+from delivery.markdown import joined, words
 from delivery.plain import plain
 from twelvefold.ports import Letter, NotSent
 
-from . import question, results
+from . import leaving, question, results
 from .addresses import bounce_address, reply_address
 from .card import Card, letter_source
+from .leaving import Reader
 from .links import ANSWER_PATH, Link, from_settings
 from .question import Asking
-from .store import approvals, outbox, questions
+from .store import approvals, digests, outbox, questions
 from .store.outbox import Earlier, Taken
 from .work import Runtime
 
@@ -45,13 +46,15 @@ def written(taken: Taken, run: Runtime) -> Letter:
     subject, source, text = p.get("subject", ""), _source(taken, run), p.get("text", "")
     if asked and not ("card" in p or "question" in p):
         subject, text = f"Re: {asked[-1]}", f"{subject}\n\n{text}"
+    if over is not None:
+        source = joined([f"**{words(asked[-1] or '')}**", words(p.get("text", ""))])
     if "instead" in p:
         source, text = source and f"{words(p['instead'])}\n\n{source}", f"{p['instead']}{text}"
     return Letter(
         id=taken.id, channel=taken.channel, recipient=taken.recipient, subject=subject,
         text=plain(source) if source else text, source=source, created_at=at,
         follows=tuple(letter.id for letter in before), data=_data(taken), choices=_choices(taken),
-        replaces=_original(taken, before),
+        replaces=_originals(taken, before),
         thread=next((letter.receipt for letter in before if letter.receipt), ""), **_envelope(taken, run),
     )  # fmt: skip
 
@@ -79,29 +82,43 @@ def _source(taken: Taken, run: Runtime) -> str:
         return _question(taken, run, Card.model_validate(p["card"]))
     if "question" in p:
         return _asking(taken, run, Asking.model_validate(p["question"]))
-    return results.source(run.db, taken) if "result" in p else ""
+    return results.source(run.db, taken, _leave(taken, run) or "") if "result" in p else ""
+
+
+def _leave(taken: Taken, run: Runtime) -> str | None:
+    """Where the reader of a digest ends it; None for other letters. Raises Pointless when they did."""
+    if not taken.payload.get("digest"):
+        return None
+    agent = taken.payload["result"]["agent"]
+    if not digests.wanted(run.db, taken.tenant, agent, taken.recipient):
+        raise Pointless("its reader wants no more digests of this agent")
+    return leaving.address(run.settings, Reader(tenant=taken.tenant, agent=agent, recipient=taken.recipient))
 
 
 def _envelope(taken: Taken, run: Runtime) -> dict[str, Any]:
     """Where a mail is answered and bounces to, signed; nothing for other channels, or where no mail comes in."""
     if taken.channel != "email":
         return {}
-    answers = reply_address(run.settings, taken.id, taken.recipient)
-    return {
-        "bounces": bounce_address(run.settings, taken.id) or "",
-        "headers": {"Reply-To": answers} if answers else {},
-    }
+    answers, leave = reply_address(run.settings, taken.id, taken.recipient), _leave(taken, run)
+    headers = {"Reply-To": answers} if answers else {}
+    if leave:
+        headers |= {"List-Unsubscribe": f"<{leave}>", "List-Unsubscribe-Post": "List-Unsubscribe=One-Click"}
+    return {"bounces": bounce_address(run.settings, taken.id) or "", "headers": headers}
 
 
-def _original(taken: Taken, before: list[Earlier]) -> str:
-    """The receipt of the letter that this one changes. Raises Pointless when that one never arrived."""
-    key = taken.payload.get("edits")
-    if key is None:
-        return ""
-    receipt = next((letter.receipt for letter in before if letter.key == key and letter.receipt), None)
-    if receipt is None:
+def _originals(taken: Taken, before: list[Earlier]) -> tuple[str, ...]:
+    """The receipts of the letters that this one takes the place of: one by name, or every copy of a question that is
+    over, where what was sent can be changed. Raises Pointless when the one that it names never arrived.
+    """
+    p = taken.payload
+    if "over" in p and taken.channel == "slack":
+        return tuple(letter.receipt for letter in before if letter.asks == p["over"] and letter.receipt)
+    if "edits" not in p:
+        return ()
+    found = tuple(letter.receipt for letter in before if letter.key == p["edits"] and letter.receipt)
+    if not found:
         raise Pointless("the letter that this one changes never arrived")
-    return receipt
+    return found
 
 
 def _question(taken: Taken, run: Runtime, card: Card) -> str:

@@ -195,8 +195,8 @@ def test_buttons_carry_the_letter_and_the_choice_alone_and_are_gone_after_the_de
         assert "pears &lt;!channel&gt;" in card.shown and "May decide" in card.shown
         receipt = f.one("SELECT receipt FROM outbox WHERE id = %(id)s", id=id_)
         assert receipt == f"D7:{card.ts}"
-        over = {"subject": "Over", "text": "approved by ann@example.com\n", "edits": f.one(
-            "SELECT key FROM outbox WHERE id = %(id)s", id=id_)}  # fmt: skip
+        card_row = f.run.db.rows("SELECT call, asked FROM approvals")[0]
+        over = {"subject": "Over", "text": "This was approved by ann@example.com.\n", "over": card_row["asked"]}
         with f.run.db.connection() as connection:
             connection.execute("UPDATE paces SET free_at = clock_timestamp() - interval '1 s'")
         assert deliver(_after(f, id_, over), f.run, {"slack": way}) == "sent"
