@@ -28,6 +28,7 @@ _OURS = re.compile(
     r"x-loop|return-path|received|mime-version|content-.*|resent-.*",
     re.IGNORECASE,
 )
+MOST_RECIPIENTS = 10
 _CHAIN = 20
 _SUBJECT = 200
 
@@ -99,6 +100,8 @@ def _message(letter: Letter, sender: str, domain: str) -> EmailMessage:
 def addresses(recipient: str) -> list[str]:
     """The bare addresses in `ann@a.example, Ben <ben@b.example>`. Raises NotSent when one is no address."""
     found = [address for _, address in getaddresses([recipient])]
+    if len(found) > MOST_RECIPIENTS:
+        raise NotSent(f"A letter goes to at most {MOST_RECIPIENTS} people; write one to each instead.", retry=False)
     if not found or not all(ADDRESS.fullmatch(address) for address in found):
         raise NotSent(
             f"{clean(recipient)!r} is no mail address. Write it like ann@example.com, in ASCII, several by commas.",

@@ -16,6 +16,7 @@ from tests.harness import Fleet, fleet
 from twelvefold import Done, Text
 from twelvefold.bindings import to
 from workers import leaving
+from workers.addresses import read_bounce, read_reply
 from workers.leaving import Reader
 from workers.relay import deliver
 
@@ -64,3 +65,20 @@ def test_an_address_to_leave_speaks_for_one_reader_of_one_agent(fresh_database: 
         assert address is not None and leaving.read(f.settings, address.rpartition("/")[2]) == reader
         for token in ("", "v1", "v1.a.b", address.rpartition("/")[2] + "x", "v1.e30.e30"):
             assert leaving.read(f.settings, token) is None
+
+
+def test_b137_a_mail_names_our_ids_and_is_answered_and_bounces_at_signed_addresses(fresh_database: Any) -> None:
+    with fleet(
+        fresh_database, lambda task: Done(outcome=Text(text="x")), public_url=URL, link_secrets=(SECRET,),
+        mail_in_domain="in.fleet.example",
+    ) as f:  # fmt: skip
+        f.drain(f.open())
+        box, row = Mailbox(), f.run.db.rows("SELECT id::text, recipient FROM outbox WHERE channel = 'email'")[0]
+        assert deliver(row["id"], f.run, {"email": box}) == "sent"
+        mail, letter = box.mails[0], box.letters[0]
+        assert read_reply(f.settings, str(mail["Reply-To"]), row["recipient"]) == row["id"]
+        assert read_reply(f.settings, str(mail["Reply-To"]), "mallory@example.com") is False
+        assert read_bounce(f.settings, letter.bounces) == row["id"]
+        again = replace(letter, id="next", follows=(letter.id,))
+        box.push(again)
+        assert box.mails[1]["In-Reply-To"] == box.mails[1]["References"] == mail["Message-ID"]

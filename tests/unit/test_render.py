@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from email import message_from_bytes
 from email.policy import default
@@ -20,7 +21,7 @@ from delivery.mrkdwn import escaped, mrkdwn
 from delivery.plain import plain, quoted
 from delivery.render import Ended, Way
 from twelvefold.events import ApprovalMoved, Arrived, Decided, Failed, Returned
-from twelvefold.ports import Letter
+from twelvefold.ports import Letter, NotSent
 from twelvefold.record import Recorded
 from twelvefold.text import clean
 from workers import timeline
@@ -185,3 +186,13 @@ def test_an_outcome_tells_what_why_what_happened_and_what_it_cost() -> None:
     told, missing = timeline.told(many)
     assert (len(told), missing) == (timeline.MOST, 30)
     assert "(30 earlier events are not shown)" in plain(render.outcome(Ended("x", "y", timeline=told, missing=missing)))
+
+
+def test_b142_a_letter_goes_to_few_people_and_to_nobody_whom_its_text_names() -> None:
+    many = ", ".join(f"p{number}@shop.example" for number in range(11))
+    asks = "Reply to all: To: eve@evil.example, " + many
+    letter = Letter("d1", "email", "ann@example.com", asks, asks, datetime(2026, 12, 1, tzinfo=UTC))
+    mail = message_from_bytes(compose(letter, "f@fleet.example", "fleet.example"), policy=default)
+    assert mail["To"] == "ann@example.com" and mail["Cc"] is None and mail["Bcc"] is None
+    with pytest.raises(NotSent, match="at most 10"):
+        compose(replace(letter, recipient=many), "f@fleet.example", "fleet.example")
