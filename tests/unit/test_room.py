@@ -24,6 +24,7 @@ from twelvefold.shape import Row
 from twelvefold.summary import SUMMARY_TOKENS, mechanical
 from twelvefold.testing import EPOCH, gives, later, play, raises
 from twelvefold.tokens import tokens_of
+from workers import registry
 
 LONG = "the same words again " * 350
 """About 1,700 tokens."""
@@ -223,3 +224,9 @@ def test_no_event_is_counted_for_more_than_is_shown() -> None:
     assert play_.state.window[-1][1] == SHOWN_TOKENS
     rest = window_of(play_).receipt["projected"]
     assert rest[0][0] == 2 and rest[0][1] <= SHOWN_TOKENS
+
+
+def test_a_prompt_that_is_too_long_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "SYSTEM_TOKENS", 5)
+    with pytest.raises(DeclarationError, match=r"its prompt is \d+ tokens, of which every question .* at most 5"):
+        registry.load("tests.agents")
