@@ -230,3 +230,14 @@ def test_a_prompt_that_is_too_long_is_refused_with_its_size(monkeypatch: pytest.
     monkeypatch.setattr(registry, "SYSTEM_TOKENS", 5)
     with pytest.raises(DeclarationError, match=r"its prompt is \d+ tokens, of which every question .* at most 5"):
         registry.load("tests.agents")
+
+
+def test_what_is_repeated_after_something_gave_way_stays_until_the_next_time() -> None:
+    play_ = roomy()
+    for topic in ("same", "a", "b", "same", "c", "d"):
+        turn(play_, topic)
+    before = window_of(play_)
+    turn(play_, "a", result="short")
+    after = window_of(play_)
+    assert "gone" in before.user and after.prefix == before.prefix
+    assert after.user.startswith(before.user.removesuffix("\n</task>")), "the window only grows in between"
