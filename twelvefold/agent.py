@@ -24,10 +24,13 @@ from .memory import Recall, Remember
 from .questions import AskHuman, AskWhenStuck
 from .schema import check_exact, check_portable, menu_entry
 from .state import Task
+from .tokens import tokens_of
 from .tool import Ctx, Tool
 from .verdict import Verdict
 
 MOST_TOOLS = 5
+MENU_TOKENS = 1_000
+"""What the agent's own tools may take of the menu; those of the core come on top."""
 OF_THE_CORE = (AskHuman, Plan, Recall, Remember)
 """Calls that an agent has only when it lists them; they are no tools of its own."""
 TAG = re.compile(r"[a-z_][a-z0-9_]*")
@@ -213,8 +216,20 @@ def _check(agent: Agent) -> None:
         )
     for offered in agent.menu.values():
         check_portable(offered)
+    _check_menu(agent, [tool.__spec__.name for tool in own])
     check_exact(agent.accepted, f"{agent.name}: accepts=")
     agent.budget.refuse_absurd(agent.name)
+
+
+def _check_menu(agent: Agent, own: list[str]) -> None:
+    tokens = {name: tokens_of(agent.menu_text((name,))) for name in own}
+    if sum(tokens.values()) > MENU_TOKENS:
+        most = max(tokens, key=lambda name: tokens[name])
+        raise DeclarationError(
+            f"{agent.name}: its tools are {sum(tokens.values())} tokens of menu, of which every question to the model "
+            f"has at most {MENU_TOKENS}. The longest is {most} with {tokens[most]}: shorten its text and its "
+            "fields, or split the agent."
+        )
 
 
 def _check_tool(agent: Agent, tool: Any) -> None:

@@ -236,6 +236,8 @@ def _failed(s: State, event: Failed) -> dict[str, Any]:
     if event.call is not None:
         return closed(s, failed=1) | {"failures": s.failures + 1} | spent(s, event.ms)
     change = {"transport": s.transport + 1} | spent(s, event.ms)
+    if event.type == "context" and event.then == "retry":
+        return change  # a shorter window is asked with at once
     if event.then == "operator":
         return change | waits("operator") | {"reason": event.type}
     return change | waits("retry") | {"due": event.not_before}

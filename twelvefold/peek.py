@@ -22,35 +22,36 @@ def peek(rows: Sequence[Row], event: int, number: int) -> str:
     if not rows or rows[0].seq != event:
         after = f"The next one is event {rows[0].seq}." if rows else "There is none after it either."
         raise ToolError(f"Event {event} is not there, or there is nothing to see in it. {after}", affected=("event",))
-    text = _text(rows[0])
-    if number > 1 or not fits(text, PAGE_TOKENS):
-        return _page(text, event, number)
-    return _several(text, rows)
+    head, body = _text(rows[0])
+    if number > 1 or not fits(body, PAGE_TOKENS):
+        return _page(head, body, event, number)
+    return _several(head + body, rows)
 
 
-def _text(row: Row) -> str:
+def _text(row: Row) -> tuple[str, str]:
+    """What an event is, and what it says: the text that has pages."""
     found = revive(row.type, row.version, json.loads(row.data))
     if isinstance(found, Prefetched):
-        return f"Event {row.seq}, prefetched:\n{body_of({'found': found.found, 'failed': found.failed})}"
+        return f"Event {row.seq}, prefetched:\n", body_of({"found": found.found, "failed": found.failed})
     name, attributes, value = shape(found)
     said = "".join(f", {key} {text}" for key, text in attributes.items())
-    return f"Event {row.seq}, {name}{said}:\n{body_of(value)}"
+    return f"Event {row.seq}, {name}{said}:\n", body_of(value)
 
 
-def _page(text: str, event: int, number: int) -> str:
+def _page(head: str, text: str, event: int, number: int) -> str:
     found = page(text, number)
     if found is None:
         raise ToolError(f"Event {event} has no page {number}.", affected=("page",), suggestion="Take an earlier page.")
     body, left = found
     if not left:
-        return f"{body}\n[The end of event {event}.]"
-    return f"{body}\n[{left} more characters: next_page(event={event}, page={number + 1})]"
+        return f"{head}{body}\n[The end of event {event}.]"
+    return f"{head}{body}\n[{left} more characters: next_page(event={event}, page={number + 1})]"
 
 
 def _several(text: str, rows: Sequence[Row]) -> str:
     parts = [text]
     for row in rows[1:MOST_ROWS]:
-        further = _text(row)
+        further = "".join(_text(row))
         if not fits("\n".join([*parts, further]), PAGE_TOKENS):
             break
         parts.append(further)

@@ -16,11 +16,11 @@ from .events import Decided, Event, Failed, Folded, LimitReached, ModelAsked, Re
 from .state import OpenCall, State, View
 from .tokens import tokens_of
 
-EASY_TOKENS = 8_000
+EASY_TOKENS = 10_000
 """Above this something gives way."""
-MOST_TOKENS = 16_000
+MOST_TOKENS = 20_000
 """Over this, even after everything gave way, the task is parked."""
-WORTH_TOKENS = 2_000
+WORTH_TOKENS = 4_000
 """So much has to be won, or the window is not touched."""
 SHOWN_TOKENS = 2_000
 """The most of one event that is shown; the rest has pages."""
@@ -51,12 +51,12 @@ def _shown(event: Event) -> int:
     return min(tokens_of(data) + sum(data.count(sign) for sign in _ESCAPED), SHOWN_TOKENS)
 
 
-def noted(s: State, seq: int, event: Event) -> View:
+def noted(s: State, seq: int, event: Event) -> View:  # noqa: C901 - one arm an event
     """The view after an event; `s` is the state before it."""
     v = s.view
     match event:
         case ModelAsked() if event.boundary:
-            change = {"eased": event.eased, "prefix": event.prefix, "breaks": v.breaks + event.broke}
+            change = {"eased": event.eased, "prefix": event.prefix, "breaks": v.breaks + event.broke, "overflows": 0}
             return _from(v.model_copy(update=change), event.boundary)
         case Folded():
             return _from(v.model_copy(update={"folded": seq, "squeeze": False}), event.last + 1)
@@ -65,6 +65,8 @@ def noted(s: State, seq: int, event: Event) -> View:
             return _resolved(v, "", seq, turns=turns)
         case Rejected():
             return _more(v, turns=(*v.turns, seq)[-KEPT_TURNS:], errors=(*v.errors, ("", seq)))
+        case Failed(call=None, type="context"):
+            return _more(v, squeeze=True, overflows=v.overflows + 1)
         case Failed(call=None):
             return _more(v, errors=(*v.errors, ("", seq)))
         case Failed() if s.call is not None:
@@ -128,7 +130,7 @@ def coming(s: State) -> AskModel | Summarise | LimitReached:
     """The next question with its window, or what has to give way before it can be asked."""
     v, now = s.view, s.seq + 1
     rows = [row for row in s.window if row[0] >= s.boundary] or [(s.boundary, 0)]
-    full = len(rows) >= MOST_ROWS
+    full = len(rows) >= MOST_ROWS or v.squeeze
     for eased in (v.eased, (now, v.eased[1]), (now, now)):
         if not full and _tokens(s, rows, eased) <= EASY_TOKENS:
             return AskModel(s.boundary, eased)
@@ -137,7 +139,7 @@ def coming(s: State) -> AskModel | Summarise | LimitReached:
     won = sum(tokens for seq, tokens in rows if seq < start)
     if start > s.boundary and (won >= WORTH_TOKENS or full or least > MOST_TOKENS):
         return Summarise(start - 1)
-    if least > MOST_TOKENS:
+    if least > MOST_TOKENS or v.squeeze:
         return LimitReached(dimension="context", used=str(least), limit=str(MOST_TOKENS))
     eased = (now, now) if total > MOST_TOKENS or total - least >= WORTH_TOKENS else v.eased
     return AskModel(s.boundary, eased)
@@ -163,9 +165,9 @@ def _keep_from(s: State, rows: list[tuple[int, int]]) -> int:
 
 
 def _fitting(rows: list[tuple[int, int]]) -> int:
-    total = 0
+    total, most = 0, min(EASY_TOKENS, sum(tokens for _, tokens in rows)) // 2
     for seq, tokens in reversed(rows):
         total += tokens
-        if total > EASY_TOKENS // 2:
+        if total > most:
             return min(seq + 1, rows[-1][0])
     return rows[0][0]

@@ -114,7 +114,9 @@ class View(Frozen):
     breaks: int = 0
     """How often the window did not begin as the one before."""
     squeeze: bool = False
-    """An operator allowed that the last turns give way too."""
+    """The last turns give way too: an operator said so, or the provider that it was too much."""
+    overflows: int = 0
+    """How often in a row the provider said so."""
 
 
 class State(Frozen):

@@ -40,7 +40,8 @@ def ask_model(work: Work, run: Runtime, want: AskModel, read: Callable[[OpenCall
         return [_later(work, run, error)]
     except Fatal as error:
         run.log.error("model_unusable", task=work.held.id, agent=work.agent.name, code=error.code)
-        return [Failed(type=error.code, message=str(error), then="operator", attempt=s.transport + 1)]
+        found = Failed(type=error.code, message=str(error), then="operator", attempt=s.transport + 1)
+        return [_shorter(work, found)]
     asked = _asked(work, run, want, window, reply)
     try:
         calls = read_reply(work.agent, reply)
@@ -49,6 +50,13 @@ def ask_model(work: Work, run: Runtime, want: AskModel, read: Callable[[OpenCall
     if len(calls) == 1:
         return [asked, decided(calls[0], by="model")]
     return [asked, *_several(work, calls, read)]
+
+
+def _shorter(work: Work, found: Failed) -> Failed:
+    """What the provider finds too long is folded further and asked once more; a second time is an operator's."""
+    if found.type != "context" or work.state.view.overflows:
+        return found
+    return found.model_copy(update={"then": "retry"})
 
 
 def unwritten(work: Work) -> list[Row]:

@@ -29,7 +29,7 @@ ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 def prefetch(work: Work, run: Runtime) -> Prefetched:
     """What every look came to, in the order of the declaration."""
-    begun, looks = monotonic(), work.agent.prefetch
+    begun, at, looks = monotonic(), work.now(), work.agent.prefetch
     found: dict[str, Any] = {}
     failed: dict[str, str] = {}
 
@@ -49,6 +49,7 @@ def prefetch(work: Work, run: Runtime) -> Prefetched:
     in_time, late = dict(found), f"took longer than {LOOK_S:g} s"
     names = [look.__name__ for look in looks]
     return Prefetched(
+        at=at,
         found={name: in_time[name] for name in names if name in in_time},
         failed={name: failed.get(name, late) for name in names if name not in in_time},
         ms=int((monotonic() - begun) * 1000),

@@ -20,12 +20,15 @@ from twelvefold.budget import Budget
 from twelvefold.directory import Directory
 from twelvefold.errors import DeclarationError
 from twelvefold.state import Task
+from twelvefold.tokens import tokens_of
 from twelvefold.tool import Tool
 from twelvefold.verdict import Verdict
 
 Script = Callable[[Task], Tool[Any] | list[Tool[Any]]]
 """What stands in for a model: one call, or several that only read, as a model may reply too."""
 MOST_LINES = 50
+SYSTEM_TOKENS = 800
+"""The most of a system prompt, all its files together."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,11 @@ def _load(module: str, prompts: Path) -> Loaded:
     if not isinstance(agent, Agent):
         raise DeclarationError(f"{module}.agent has no value `agent = Agent(...)`.")
     text = "\n\n".join(_prompt(agent, prompts / part) for part in agent.prompts)
+    if tokens_of(text) > SYSTEM_TOKENS:
+        raise DeclarationError(
+            f"{agent.name}: its prompt is {tokens_of(text)} tokens, of which every question to the model has at most "
+            f"{SYSTEM_TOKENS}. Shorten it, or split what can be verified apart."
+        )
     has_script = importlib.util.find_spec(f"{module}.script") is not None
     script = importlib.import_module(f"{module}.script").script if has_script else None
     return Loaded(agent, text, agent.fingerprint(text), script)

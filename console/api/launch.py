@@ -29,8 +29,12 @@ def launch(held: Edge, call: Call) -> Answer:
     """Open a thread. A repeat with the same Idempotency-Key and body is answered with the thread of the first one."""
     call.asks(Nothing)
     wish = call.read(Launch)
-    if (wish.message is None) == (wish.event is None):
-        raise bad("What is it about?", "Send either `message` (words) or `event` (what the agent accepts).")
+    if (wish.message is None) == (wish.event is None) and not _speaks_first(held, wish):
+        raise bad(
+            "What is it about?",
+            "Send either `message` (words) or `event` (what the agent accepts). An agent with prefetch functions "
+            "needs neither.",
+        )
     token = call.token
     entry = Entry(
         tenant=token.tenant, source=SOURCE, key=f"thread {call.key or uuid4()} {token.principal}", kind="message",
@@ -97,10 +101,17 @@ def _unknown_agent(held: Edge, token: Token, what: str) -> Problem:
     return Problem(404, "Unknown agent", f"{what} Name one in `agent`. You may use: {names}.", agents=usable)
 
 
+def _speaks_first(held: Edge, wish: Launch) -> bool:
+    """Whether the named agent has something to begin with where nobody says anything."""
+    entry = held.agents.loaded.get(wish.agent or "")
+    return wish.message is None and wish.event is None and entry is not None and bool(entry.agent.prefetch)
+
+
 def _accepted(agent: Agent, wish: Launch, token: Token) -> Any:
     """What opens the task. Words always come from whom the token names, whatever an event says of its sender."""
     if wish.message is None:
-        value = agent.accepted.validate_python(wish.event)
+        nothing = Message(text="").model_dump() if accepts_message(agent) else {}
+        value = agent.accepted.validate_python(nothing if wish.event is None else wish.event)
         return value.model_copy(update={"sender": token.principal}) if isinstance(value, Message) else value
     if not accepts_message(agent):
         raise bad(

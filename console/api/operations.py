@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from workers.store.tokens import ROLES, Role
 
-from . import batch, grants, happen, look, reached, switches, verbs
+from . import batch, grants, happen, look, reached, saw, switches, verbs
 from .bodies import (
     Approval,
     Batch,
@@ -58,6 +58,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/thread", look.many, ROLES, query=Filters),
     Operation("GET", "/thread/{id}", look.thread, ROLES),
     Operation("GET", "/thread/{id}/events", look.events, ROLES, query=Page, stream=True),
+    Operation("GET", "/thread/{id}/receipt/{seq}", saw.receipt, ROLES),
+    Operation("GET", "/thread/{id}/seen/{seq}", saw.seen, ROLES),
     Operation(
         "POST", "/thread/{id}/response", respond, ("requester", "approver"), bodies=(Response, Approval), turn=True,
         key=True,

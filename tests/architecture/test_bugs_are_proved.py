@@ -12,6 +12,8 @@ FIRST_ISSUE = [
 ]
 PEOPLE = [*(f"{n}" for n in (89, 90, 92, 93, 94, 96, 97, 98, 100, 101, 102, 149))]
 """Questions, approvals and text that nobody vouches for."""
+CONTEXT = ["77", "78"]
+"""Windows and what is too long for them."""
 
 HOOKS = [*(f"{n}" for n in (104, 105, 106, 108, 109, 110, 112, 113, 114, 116, 118, 120, 125, 128))]
 """Webhooks and Slack, the way in."""
@@ -30,5 +32,6 @@ def _tests() -> list[str]:
 
 def test_every_public_failure_has_its_test():
     proved = {found[1] for name in _tests() if (found := re.match(r"test_b(\d+)_", name))}
-    assert not [number for number in [*FIRST_ISSUE, *PEOPLE, *HOOKS, *DELIVERY] if number not in proved]
-    assert (len(FIRST_ISSUE), len(PEOPLE), len(HOOKS), len(DELIVERY)) == (31, 12, 14, 10)
+    listed = [*FIRST_ISSUE, *PEOPLE, *CONTEXT, *HOOKS, *DELIVERY]
+    assert not [number for number in listed if number not in proved]
+    assert [len(each) for each in (FIRST_ISSUE, PEOPLE, CONTEXT, HOOKS, DELIVERY)] == [31, 12, 2, 14, 10]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from tests.hands import change
+from tests.callers import callers
+from tests.hands import change, counted
 from tests.harness import fleet
 from twelvefold import Ctx, Done, Task, Text, ToolError
 from twelvefold.events import ModelAsked, Prefetched
@@ -105,3 +106,20 @@ def test_a_value_without_a_canonical_form_is_told(fresh_database: Any) -> None:
         task = f.open()
         assert f.drain(task) == "done"
         assert looked(f, task).failed == {"share": "TypeError"}
+
+
+def test_a_thread_without_a_message_is_looked_up_before_anything_is_asked(fresh_database: Any) -> None:
+    with fleet(fresh_database, done) as f:
+        change(f, "notes", prefetch=[rows])
+        model = counted(f)
+        with callers(f) as api:
+            found = api.post("/thread", {"agent": "notes"})
+            assert found.status_code == 202
+            task = found.json()["thread_id"]
+            assert f.drain(task) == "done"
+            event = looked(f, task)
+            assert event.found == {"rows": 0} and event.at is not None
+            assert f'as_of="{event.at.isoformat(timespec="seconds")}"' in model.prompts[0], "and it says as of when"
+            nothing = api.post("/thread", {"agent": "refunds"})
+            assert nothing.status_code == 400, "an agent that looks nothing up has nothing to begin with"
+            assert f.one("SELECT count(*) FROM agent_tasks") == 1
