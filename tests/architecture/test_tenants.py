@@ -27,6 +27,7 @@ UNIQUE = {
     "outbox": ("tenant", "id", "task_id"), "approvals": ("tenant", "task_id"), "votes": ("tenant", "task_id"),
     "switches": ("tenant",), "tokens": ("tenant",), "grants": ("tenant",),
     "facts": ("task_id",), "memories": ("tenant",),
+    "mailboxes": ("tenant",), "undeliverable": ("tenant",),
 }  # fmt: skip
 """By which columns a row is known to be one tenant's: its tenant, or a UUID that no two tenants share."""
 
