@@ -16,6 +16,7 @@ from tests.mails import ANN, TRUSTED, mail, reply_to_letter
 from triggers.envelope import Verdict
 from triggers.mail import Envelope
 from twelvefold import Done, Text, ask, on
+from twelvefold.text import MARKER
 from workers.addresses import bounce_address, reply_address
 from workers.mailroom import Mailroom
 
@@ -167,6 +168,17 @@ def test_b138_a_forwarded_mail_answered_by_an_outsider_is_an_unproven_comment(fr
         ours = message_id(post.letter()["id"], DOMAIN)
         by_id = post.put(reply_to_letter("Yes"), TRUSTED, f"In-Reply-To: {ours}", to="refunds@in.example.com")
         assert by_id.task_id == q.task and post.decided(q.task)[0] == "pending", "an id proves nothing"
+
+
+def test_the_letter_itself_says_where_and_above_which_line_it_is_answered(fresh_database: Any) -> None:
+    with signoff(fresh_database) as q:
+        post, letter = Post(q.fleet), q.box.mails[-1]
+        body = letter.get_body(("plain",))
+        assert body is not None and letter["Reply-To"] == post.address()
+        text = body.get_content()
+        assert text.splitlines()[0] == MARKER
+        outlook = f"Yes\n\nFrom: Fleet\nSent: Monday\nTo: Ann\nSubject: {letter['Subject']}\n\n{text}"
+        assert post.put(outlook, TRUSTED, to=str(letter["Reply-To"])).reason == "decided"
 
 
 def test_a_no_decides_too_and_whoever_comes_later_is_told_once_and_changes_nothing(fresh_database: Any) -> None:
