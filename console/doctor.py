@@ -43,6 +43,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _agents(settings)
     yield _model(settings)
     yield _mail(settings)
+    yield _mail_in(settings)
     yield _links(settings)
 
 
@@ -136,6 +137,18 @@ def _mail(settings: Settings) -> Finding:
             "mail", "wrong", f"{where} offers no STARTTLS. Set SMTP_TLS=implicit, or none on a trusted network."
         )
     return Finding("mail", "ok", f"{where} answers; nothing was sent.")
+
+
+def _mail_in(settings: Settings) -> Finding:
+    if settings.mail_in_domain is None:
+        return Finding("mail-in", "note", "TWELVEFOLD_MAIL_IN_DOMAIN is not set: letters cannot be answered by mail.")
+    if not settings.link_secrets:
+        told = "TWELVEFOLD_LINK_SECRETS is missing: without a secret no reply address can be signed."
+        return Finding("mail-in", "wrong", told)
+    if settings.mail_authserv is None:
+        told = "TWELVEFOLD_MAIL_AUTHSERV is not set: no sender is proven, so a reply by mail is only a comment."
+        return Finding("mail-in", "note", told)
+    return Finding("mail-in", "ok", f"Letters are answered at {settings.mail_in_domain}.")
 
 
 def _links(settings: Settings) -> Finding:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from .directory import is_name
 from .errors import DeclarationError
 
+_ADDRESS = re.compile(r"[^@\s,;<>]{1,64}@[^@\s,;<>]{1,253}")
 When = Literal["done", "failed", "always"]
 """`done`: with a result. A run that found nothing to do is told to `always` only."""
 
@@ -60,7 +61,30 @@ class FinishedBinding:
     read: Callable[[Any], Any] | None = None
 
 
-Binding = WebhookBinding | ApiBinding | FinishedBinding
+def as_message(mail: Mapping[str, Any]) -> dict[str, Any]:
+    """What a mail opens a task with unless `read=` says otherwise: own words, subject and address of its sender."""
+    return {name: mail[name] for name in ("text", "subject", "sender")}
+
+
+@dataclass(frozen=True, slots=True)
+class EmailBinding:
+    """Mails to `address` open a task. With `allow` only those of these senders, each an address or `*@domain`, whom our
+    mail server proves. Mailing lists are heard only where `lists` has their List-Id. `read` maps a mail, as
+    `triggers.mail.payload` gives it, to what the agent accepts.
+    """
+
+    source: str
+    type: str
+    allow: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    read: Callable[[dict[str, Any]], Any] | None = as_message
+
+    def allows(self, sender: str) -> bool:
+        """Whether mails of this address are taken."""
+        return not self.allow or sender in self.allow or f"*@{sender.rpartition('@')[2]}" in self.allow
+
+
+Binding = WebhookBinding | ApiBinding | FinishedBinding | EmailBinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +129,21 @@ class on:
         if not agent or when not in ("done", "failed", "always"):
             raise DeclarationError("on.finished needs an agent and an ending: on.finished('deploy', when='done').")
         return FinishedBinding(agent, when, read)
+
+    @staticmethod
+    def email(
+        address: str, *, allow: Sequence[str] = (), lists: Sequence[str] = (),
+        read: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> EmailBinding:  # fmt: skip
+        """Mails to this address. `allow=("ann@shop.example", "*@partner.example")` takes mails of proven senders."""
+        if not _ADDRESS.fullmatch(address) or not all(_ADDRESS.fullmatch(each) for each in allow):
+            raise DeclarationError(
+                "on.email needs addresses, as in on.email('refunds@shop.example', allow=('*@shop.example',))."
+            )
+        return EmailBinding(
+            "email", address.lower(), tuple(each.lower() for each in allow), tuple(each.lower() for each in lists),
+            read or as_message,
+        )  # fmt: skip
 
     @staticmethod
     def api(takes: Callable[[str], bool] | None = None) -> ApiBinding:

@@ -25,9 +25,10 @@ from .store.approvals import Row, Vote
 from .store.database import Connection, Database
 from .store.inbox import Entry
 
-Proof = Literal["link", "session", "override"]
-"""How `by` is known. `link`: an address that a signed link proves, no more than that its mail was read. `session`: a
-token of the API. `override`: somebody who may answer for every responder, as the shell with the database's password.
+Proof = Literal["link", "session", "override", "reply"]
+"""How `by` is known. `reply`: a mail to the address that only they were given, whose sender a mail server proves; it
+decides at low risk only. `link`: an address that a signed link proves, no more than that its mail was read. `session`:
+a token of the API. `override`: somebody who may answer for every responder, as the shell with the database's password.
 """
 Answer = Literal["approved", "rejected", "more_info"]
 Came = Literal["approved", "approved_with_edits", "edited", "rejected", "voted", "more_info"]
@@ -246,8 +247,10 @@ def _unproved(connection: Connection, row: Row, asks: Verdict, wish: Wish) -> Re
     """A mail gateway opens links and may press buttons: above low risk a link must come with the word, and where the
     risk is high with a second person too.
     """
-    if wish.proof != "link" or row.risk == "low":
+    if wish.proof not in ("link", "reply") or row.risk == "low":
         return None
+    if wish.proof == "reply":
+        return Refused(403, f"The risk is {row.risk}, and a reply by mail is not enough. {OTHER_WAYS}", kind="by_reply")
     if row.risk == "high" and asks.quorum < 2:
         return Refused(403, f"The risk is high, and a link is not enough. {OTHER_WAYS}")
     tried = row.wrong_words.get(wish.by.lower(), 0)

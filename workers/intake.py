@@ -129,8 +129,13 @@ class Intake:
             tenant="", source=source, key=key, kind="message", task_id=task_id, payload=payload.value,
             cleaned=cleaned + payload.changed, sender=sender, proof=proof,
         )  # fmt: skip
+        return self.news(entry)
+
+    def news(self, entry: Entry) -> Verdict:
+        """The message `entry` for its task, as `message` says."""
+        assert entry.task_id is not None
         with self.db.transaction() as connection:
-            other = self._other_open(connection, task_id)
+            other = self._other_open(connection, entry.task_id)
             if other is not None:
                 entry = replace(entry, tenant=other.tenant, state="ignored", reason="another_open")
                 return replace(_stored(connection, entry, "ignored"), task_id=other.id)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twelvefold.agent import Agent, Ended, Message
-from twelvefold.bindings import ApiBinding, FinishedBinding, WebhookBinding
+from twelvefold.bindings import ApiBinding, EmailBinding, FinishedBinding, WebhookBinding
 from twelvefold.budget import Budget
 from twelvefold.directory import Directory
 from twelvefold.errors import DeclarationError
@@ -77,13 +77,18 @@ class Registry:
                 "; ".join(problems) + '. Example: TWELVEFOLD_DIRECTORY={"refund-ops": "ann@shop.example"}'
             )
 
-    def bound(self, source: str, kind: str) -> tuple[Loaded, WebhookBinding] | None:
+    def bound(self, source: str, kind: str) -> tuple[Loaded, WebhookBinding | EmailBinding] | None:
         """The agent that a delivery of this source and type opens a task of, None when nobody listens."""
         return self._bindings.get((source, kind))
 
     def followers(self, agent: str) -> list[tuple[Loaded, FinishedBinding]]:
         """The agents that the end of a run of this one opens a task of."""
         return self._followers.get(agent, [])
+
+    @property
+    def mailboxes(self) -> dict[str, EmailBinding]:
+        """The addresses that some agent takes mails at, in lower case."""
+        return {each.type: each for _, each in self._bindings.values() if isinstance(each, EmailBinding)}
 
     def takers(self, text: str) -> list[Loaded]:
         """The agents that take a message nobody addressed: those that say yes to it, else the one that takes the rest.
@@ -129,10 +134,10 @@ def _prompt(agent: Agent, path: Path) -> str:
     return text
 
 
-def _bindings(loaded: list[Loaded]) -> dict[tuple[str, str], tuple[Loaded, WebhookBinding]]:
-    table: dict[tuple[str, str], tuple[Loaded, WebhookBinding]] = {}
+def _bindings(loaded: list[Loaded]) -> dict[tuple[str, str], tuple[Loaded, WebhookBinding | EmailBinding]]:
+    table: dict[tuple[str, str], tuple[Loaded, WebhookBinding | EmailBinding]] = {}
     for entry in loaded:
-        for binding in (each for each in entry.agent.triggers if isinstance(each, WebhookBinding)):
+        for binding in (each for each in entry.agent.triggers if isinstance(each, WebhookBinding | EmailBinding)):
             place = (binding.source, binding.type)
             if place in table:
                 other = table[place][0].agent.name

@@ -32,6 +32,8 @@ VARIABLES = {
     "smtp_password": "SMTP_PASSWORD", "smtp_sender": "SMTP_SENDER", "github_secrets": "GITHUB_WEBHOOK_SECRETS",
     "agent_modules": "AGENT_MODULES", "slack_signing_secrets": "SLACK_SIGNING_SECRETS", "slack_app_id": "SLACK_APP_ID",
     "slack_token": "SLACK_BOT_TOKEN",
+    "imap_host": "IMAP_HOST", "imap_port": "IMAP_PORT", "imap_tls": "IMAP_TLS", "imap_username": "IMAP_USERNAME",
+    "imap_password": "IMAP_PASSWORD", "imap_folder": "IMAP_FOLDER",
 }  # fmt: skip
 LISTS = ("github_secrets", "link_secrets", "slack_signing_secrets")
 """What is written as a list with commas."""
@@ -76,6 +78,12 @@ class Settings(BaseModel):
     smtp_tls: Literal["none", "starttls", "implicit"] = "starttls"
     smtp_username: str | None = None
     smtp_password: SecretStr | None = None
+    imap_host: str | None = None
+    imap_port: int = 993
+    imap_tls: Literal["none", "starttls", "implicit"] = "implicit"
+    imap_username: str = ""
+    imap_password: SecretStr | None = None
+    imap_folder: str = "INBOX"
     smtp_sender: str = "Twelvefold <twelvefold@localhost>"
     mail_domain: str = "localhost"
     github_secrets: tuple[SecretStr, ...] = ()
@@ -85,6 +93,8 @@ class Settings(BaseModel):
     """Sign the links in mails: the first signs, all verify. Mails have no links without one."""
     mail_in_domain: Annotated[str, StringConstraints(to_lower=True, pattern=r"^[A-Za-z0-9.-]{1,200}$")] | None = None
     """The domain of the addresses that letters are answered at. Without it letters name none."""
+    mail_authserv: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,200}$")
+    """The name under which our own mail server writes Authentication-Results. Without it no sender is proven."""
     mail_in_separator: Literal["+", "-"] = "+"
     """What stands before the token in an address; some mail servers take no `+`."""
     slack_signing_secrets: tuple[SecretStr, ...] = ()

@@ -10,6 +10,7 @@ from typing import Any
 from delivery.markdown import joined, words
 from delivery.plain import plain
 from twelvefold.ports import Letter, NotSent
+from twelvefold.text import MARKER
 
 from . import leaving, question, results
 from .addresses import bounce_address, reply_address
@@ -50,12 +51,15 @@ def written(taken: Taken, run: Runtime) -> Letter:
         source = joined([f"**{words(asked[-1] or '')}**", words(p.get("text", ""))])
     if "instead" in p:
         source, text = source and f"{words(p['instead'])}\n\n{source}", f"{p['instead']}{text}"
+    envelope = _envelope(taken, run)
+    if envelope.get("headers"):  # it can be answered by mail: what a reply has below this line is ours
+        source, text = source and f"{words(MARKER)}\n\n{source}", f"{MARKER}\n\n{text}"
     return Letter(
         id=taken.id, channel=taken.channel, recipient=taken.recipient, subject=subject,
         text=plain(source) if source else text, source=source, created_at=at,
         follows=tuple(letter.id for letter in before), data=_data(taken), choices=_choices(taken),
         replaces=_originals(taken, before),
-        thread=next((letter.receipt for letter in before if letter.receipt), ""), **_envelope(taken, run),
+        thread=next((letter.receipt for letter in before if letter.receipt), ""), **envelope,
     )  # fmt: skip
 
 

@@ -62,6 +62,26 @@ def http(
 
 
 @cli.command()
+def mail_in(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    smtp_port: Annotated[int, typer.Option(help="Listen for SMTP on this port.")] = 0,
+    lmtp_port: Annotated[int, typer.Option(help="Listen for LMTP on this port.")] = 0,
+) -> None:
+    """Take mails: over SMTP or LMTP from your own mail server, and from the mailbox at IMAP_HOST if that is set."""
+    settings = settings_of(HOME)
+    if not (smtp_port or lmtp_port or settings.imap_host):
+        fail(2, "Say where mails come from: --lmtp-port 8024, --smtp-port 8025, or set IMAP_HOST.")
+    stopping = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        from console.mail_service import serve
+    except ImportError as error:
+        fail(1, f"{error.name} is not installed. Run: pip install 'twelvefold[mail-in]'")
+    serve(settings, {"smtp": smtp_port, "lmtp": lmtp_port}, host, stopping)
+
+
+@cli.command()
 def flower(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen on.")] = 5555,

@@ -49,7 +49,7 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_services_are_those_of_the_production_shape() -> None:
     lanes = {"worker-answers", "worker-steps", "worker-delivery"}
-    assert set(SERVICES) == {"postgres", "redis", "migrate", "http", "api", *lanes, "flower", "stand-ins"}
+    assert set(SERVICES) == {"postgres", "redis", "migrate", "http", "api", *lanes, "flower", "mail-in", "stand-ins"}
     assert sorted(ONCE) == ["migrate"]
 
 

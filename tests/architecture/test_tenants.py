@@ -28,6 +28,7 @@ UNIQUE = {
     "switches": ("tenant",), "tokens": ("tenant",), "grants": ("tenant",),
     "facts": ("task_id",), "memories": ("tenant",),
     "unsubscribed": ("tenant",),
+    "mailboxes": ("tenant",), "undeliverable": ("tenant",),
 }  # fmt: skip
 """By which columns a row is known to be one tenant's: its tenant, or a UUID that no two tenants share."""
 

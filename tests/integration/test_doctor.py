@@ -37,13 +37,14 @@ def test_where_everything_is_there_nothing_is_wrong(fresh_database: Any, valkey:
     with_links: Any = {"public_url": "https://fleet.example", "link_secrets": (SecretStr("s" * 32),)}
     settings = good(
         fresh_database, valkey.url, smtp_host=mail.host, smtp_port=mail.port, smtp_tls="none",
-        openai_api_key=SecretStr("sk-x"), **with_links,
+        openai_api_key=SecretStr("sk-x"), mail_in_domain="in.example.com", mail_authserv="mx.example.net", **with_links,
     )  # fmt: skip
     db = Database(fresh_database.app, size=1)
     alive.register(db, uuid7(), {"answers": 4, "steps": 4, "delivery": 4}, "{}")
     db.close()
     states = {name: finding.state for name, finding in found(settings).items()}
-    assert states == dict.fromkeys(("database", "role", "workers", "broker", "agents", "model", "mail", "links"), "ok")
+    wanted = ("database", "role", "workers", "broker", "agents", "model", "mail", "mail-in", "links")
+    assert states == dict.fromkeys(wanted, "ok")
 
 
 def test_what_is_missing_is_named_with_the_way_to_mend_it(
@@ -53,7 +54,7 @@ def test_what_is_missing_is_named_with_the_way_to_mend_it(
     seen = found(plain)
     assert seen["workers"].state == "wrong" and "twelvefold worker --lane answers" in seen["workers"].text
     assert seen["broker"].state == "wrong" and "BROKER_URL" in seen["broker"].text
-    assert [seen[name].state for name in ("model", "mail", "links")] == ["note"] * 3
+    assert [seen[name].state for name in ("model", "mail", "mail-in", "links")] == ["note"] * 4
     assert "TWELVEFOLD_PUBLIC_URL" in seen["links"].text
     owner = found(plain.model_copy(update={"database_url": SecretStr(fresh_database.owner)}))
     assert owner["role"].state == "wrong" and "rewrite the log" in owner["role"].text

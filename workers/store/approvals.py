@@ -118,6 +118,8 @@ OVER = {
     "superseded": "This is no longer needed: nothing is left to decide.",
 }
 """What the copies of a question are told that nobody decided."""
+UNDELIVERABLE = "undeliverable"
+"""The reason of an escalation whose letter came back."""
 STAGES = {"reminded": ["pending"], "escalated": ["pending", "reminded"], "explained": ["more_info"]}
 
 
@@ -275,7 +277,8 @@ def apply(connection: Connection, held: Claimed, events: Sequence[Recorded], dir
             connection.execute(ASK, row)
         elif isinstance(event, ApprovalMoved) and event.to in STAGES:
             names = {"tenant": held.tenant, "id": held.id, "call": event.call, "to": event.to}
-            if connection.execute(STAGE, {**names, "source": STAGES[event.to]}).rowcount == 0:
+            moved = connection.execute(STAGE, {**names, "source": STAGES[event.to]}).rowcount
+            if moved == 0 and event.reason != UNDELIVERABLE:  # a bounce may come after the decision
                 raise Stale
         elif isinstance(event, ApprovalMoved) and event.to in MOVES:
             _move(connection, held, event.call, event.to, event.reason)

@@ -9,5 +9,8 @@ from .tools import Pay, PayAgain, PayAndLook
 agent = Agent(
     tools=[Pay, PayAgain, PayAndLook],
     hosts=["127.0.0.1"],
-    triggers=[on.api(lambda text: "refund" in text.lower())],
+    triggers=[
+        on.api(lambda text: "refund" in text.lower()),
+        on.email("refunds@in.example.com", allow=("*@example.com",)),
+    ],
 )
