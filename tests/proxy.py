@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import socketserver
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -61,6 +62,8 @@ class Proxy:
         self._target_port = port
         self._changed = threading.Condition()
         self._black_hole = False
+        self.lag = 0.0
+        """So many seconds each chunk to the server is late."""
         self._closed = False
         self._rules: list[Rule] = []
         self._lines: set[_Line] = set()
@@ -176,6 +179,8 @@ class Proxy:
 
     def _gate(self, line: _Line, direction: Direction, before: bytes, chunk: bytes) -> bool:
         """Apply the rules to `chunk`, which follows `before`; returns, once it may go on, whether it shall."""
+        if self.lag and direction == "to_server":
+            time.sleep(self.lag)
         with self._changed:
             for rule in self._rules:
                 if rule.after and direction == "to_server" and rule.after in before[-len(rule.after) + 1 :] + chunk:

@@ -27,6 +27,7 @@ from console.embedded import Valkey, free_port
 from console.migrate import ROOT
 from tests.fakes.loopback import until_true
 from tests.harness import NO_BROKER
+from tests.proxy import Proxy
 
 SECRET = "a secret of this test"
 RELEASE = (ROOT / "tests/data/github/release-published.json").read_bytes()
@@ -87,6 +88,10 @@ class Sender:
         answer = self._mine.line.getresponse()
         verdict = json.loads(answer.read())
         return key, answer.status, verdict, monotonic() - begun
+
+    def hang_up(self) -> None:
+        """Close this thread's connection; the next delivery opens another."""
+        self._mine.line.close()
 
     def close(self) -> None:
         """Close every connection."""
@@ -173,3 +178,56 @@ def test_the_example_in_the_documentation_is_taken_as_it_stands(fresh_database: 
         sql = "SELECT source, key, type, sender, conversation, proof, tenant FROM arrivals"
         rows = connection.execute(sql).fetchall()
     assert rows == [("shop", "evt-1", "order.paid", "ann@example.com", "o-7", "hmac:generic#0", "default")]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_five_thousand_deliveries_at_two_hundred_a_second_by_a_slow_database_and_no_broker_for_half_of_it(
+    fresh_database: Any, postgres: Any, valkey: Valkey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is told to come again is sent again, as its sender would; what was taken is there once."""
+    valkey.start()
+    keys = a_load(5000, 0.2)
+    assert len(set(keys)) == 4000
+    with Proxy(postgres.socket) as slow, serving(slow.url(fresh_database.app), valkey.url) as port:
+        begun = monotonic()
+        with closing(Sender(port)) as sender, ThreadPoolExecutor(200) as threads:
+            under_way = []
+            for n, key in enumerate(keys):
+                if n == len(keys) // 4:
+                    slow.lag = 0.2
+                    valkey.stop()
+                if n == 3 * len(keys) // 4:
+                    slow.lag = 0.0
+                    valkey.start()
+                sleep(max(0.0, begun + n / 200 - monotonic()))
+                under_way.append(threads.submit(until_taken, sender, key))
+            sent = monotonic() - begun
+            found = [each.result() for each in under_way]
+        took = monotonic() - begun
+    again = sum(attempts - 1 for _, attempts in found)
+    answers = [answer for answer, _ in found]
+    assert {status for _, status, _, _ in answers} == {200}
+    told = {(key, verdict["task_id"]) for key, _, verdict, _ in answers}
+    with psycopg.connect(fresh_database.app.replace("+psycopg", "")) as connection:
+        rows = connection.execute("SELECT key, task_id::text FROM arrivals WHERE state = 'accepted'").fetchall()
+        both = "SELECT (SELECT count(*) FROM arrivals), (SELECT count(*) FROM agent_tasks)"
+        assert connection.execute(both).fetchone() == (4000, 4000), "none is lost, none is doubled"
+    assert set(rows) == told and {key for key, _ in rows} == set(keys)
+    with capsys.disabled():
+        pace = f"sent in {sent:.0f} s, all taken after {took:.0f} s, {again} sent again"
+        print(f"\n5,000 deliveries: {pace}")
+
+
+def until_taken(sender: Sender, key: str) -> tuple[tuple[str, int, dict[str, Any], float], int]:
+    """The answer that took it, and how many attempts that was; one that no answer came to is made again too."""
+    for attempt in range(1, 200):
+        try:
+            answer = sender.post(key)
+        except OSError:
+            sender.hang_up()
+            continue
+        if answer[1] != 503:
+            return answer, attempt
+        sleep(1 + 0.02 * (attempt % 50))
+    raise AssertionError(f"{key} was never taken")
