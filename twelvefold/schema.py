@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -30,6 +32,7 @@ SAID = {
 }  # fmt: skip
 SHAPED = {"type", "enum", "const", "anyOf", "oneOf", "$ref"}
 MOST_DEPTH = 10
+SAMPLES: dict[Any, Any] = {bool: True, int: 1, Decimal: "12.50", date: "2026-12-31", datetime: "2026-12-31T12:00:00Z"}
 FORBIDDEN = {"prefixItems", "patternProperties", "not", "allOf", "if", "dependentRequired", "dependentSchemas"}
 
 
@@ -176,9 +179,10 @@ def _teach(tool: type[Tool[Any]], error: ValidationError) -> str:
     lines = [f"The arguments of {tool.__spec__.name} do not fit:"]
     for item in error.errors(include_url=False, include_context=False)[:6]:
         place = shorten(".".join(str(p) for p in item["loc"]), 80) or "arguments"
-        got = "" if item["type"] == "missing" else f", got {_short(item['input'])}"
-        lines.append(f"- {place}: {item['msg']}{got}")
-    lines.append(f"Send them again, for example {_example(tool)}.")
+        got = "it is missing" if item["type"] == "missing" else f"got {_short(item['input'])}"
+        known = f"; the arguments are {', '.join(tool.model_fields)}" if item["type"] == "extra_forbidden" else ""
+        lines.append(f"- {place}: {item['msg']}, {got}{known}")
+    lines.append(f"Correct this and call it again, for example {_example(tool)}.")
     return "\n".join(lines)
 
 
@@ -190,9 +194,21 @@ def _short(value: Any) -> str:
 def _example(tool: type[Tool[Any]]) -> str:
     fields = tool.model_fields
     return json.dumps(
-        {name: (f.examples[0] if f.examples else f"<{name}>") for name, f in fields.items() if f.is_required()},
-        default=str, ensure_ascii=False,
+        {name: _sample(name, f) for name, f in fields.items() if f.is_required()}, default=str, ensure_ascii=False
     )  # fmt: skip
+
+
+def _sample(name: str, field: FieldInfo) -> Any:
+    """A value that shows what is expected: the author's example, or one that tells the type."""
+    if field.examples:
+        return field.examples[0]
+    chosen = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    if chosen:
+        return chosen[0]
+    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+        inner = field.annotation.model_fields.items()
+        return {key: _sample(key, found) for key, found in inner if found.is_required()}
+    return SAMPLES.get(field.annotation, f"<{name}>")
 
 
 def _strict(text: str) -> Any:

@@ -109,7 +109,9 @@ def shape(event: Event) -> tuple[str, dict[str, str], Any]:  # noqa: C901 - one 
             check = {"check": event.check} if event.check else {}
             return "returned", {"call": str(event.call), **check}, event.result if event.shown is None else event.shown
         case Failed():
-            keep = ("type", "message", "affected", "suggestion", "retry_after")
+            words = ("message", "affected", "suggestion", "retry_after")
+            # what no model can mend is told to operators, not to it
+            keep = ("type", *(words if event.then != "operator" else ()))
             data = event.model_dump(mode="json", exclude_defaults=True)
             return "failed", {"call": str(event.call or "model")}, {k: data[k] for k in keep if k in data}
         case PolicyDenied() | DoneRefused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.hands import change, once
@@ -55,6 +56,19 @@ def bury(f: Fleet, task: str, events: int) -> None:
         )
 
 
+def returned(f: Fleet, task: str, decided: dict[str, str], result: str) -> None:
+    """A call and what it gave back stand in the log, and not in the index."""
+    with f.run.db.connection() as connection:
+        for kind, data in (("Decided", decided), ("Returned", {"result": result})):
+            connection.execute(
+                "WITH t AS (UPDATE agent_tasks SET seq = seq + 1 WHERE id = %(id)s RETURNING id, seq)"
+                " INSERT INTO agent_events (task_id, seq, type, version, at, data, salt, hash, writer)"
+                " SELECT id, seq, %(kind)s, 1, clock_timestamp(),"
+                " (%(data)s::jsonb || jsonb_build_object('call', seq - 1))::json, 's', 'h', 'test' FROM t",
+                {"id": task, "kind": kind, "data": json.dumps(data)},
+            )
+
+
 def test_an_id_known_only_from_event_3_of_5_000_is_found_by_index(fresh_database: Any) -> None:
     SENT.clear()
     send = once(Send(order_id="ord_far1"))
@@ -87,6 +101,12 @@ def test_what_the_index_does_not_hold_is_found_as_it_is_written_and_nothing_else
         assert stored.held(["cnt_7b7"], told=True) == {"cnt_7b7"}
         assert f.one("SELECT count(*) FROM facts WHERE task_id = %(id)s", id=task) < 1_010
         assert "cnt_7b7" in stored.near("cnt_7b8")
+        returned(f, task, {"tool": "next_page", "kind": "control", "args": "{}"}, "page-77x")
+        returned(f, task, {"tool": "recall", "kind": "read", "args": "{}"}, "recalled-77x")
+        returned(f, task, {"tool": "count", "kind": "read", "args": "{}"}, "result-77x")
+        words = ["page-77x", "recalled-77x", "result-77x"]
+        assert stored.held(words, told=True) == {"result-77x"}
+        assert stored.held(words, told=False) == {"recalled-77x", "result-77x"}
         bury(f, task, 300)
         assert "id-2900" in stored.held(["id-2900"], told=False), "the event that has more than is kept is named"
         other = f.open(text="nothing")

@@ -20,6 +20,10 @@ WRITTEN = rf"""
 WITH looked AS MATERIALIZED (
     SELECT e.data::text AS data FROM agent_events e
      WHERE e.task_id = %(id)s AND e.type = ANY(%(types)s) AND e.data ->> 'check' IS NULL
+       AND (e.type <> 'Returned' OR EXISTS (
+            SELECT FROM agent_events d
+             WHERE d.task_id = %(id)s AND d.seq = (e.data ->> 'call')::int AND d.data ->> 'kind' <> 'control'
+               AND (d.data ->> 'tool' <> 'recall' OR NOT %(told)s)))
        AND (e.seq > (SELECT max(x.seq) FROM agent_events x WHERE x.task_id = %(id)s) - %(recent)s
             OR e.seq = (SELECT min(x.seq) FROM agent_events x WHERE x.task_id = %(id)s)
             OR e.seq IN (SELECT f.seq FROM facts f WHERE f.task_id = %(id)s AND f.token LIKE '{MORE}%%'
@@ -37,6 +41,7 @@ SELECT token FROM (
     (SELECT token FROM facts WHERE task_id = %(id)s AND known AND seq > (
             SELECT max(x.seq) FROM agent_events x WHERE x.task_id = %(id)s) - %(recent)s LIMIT 200)) AS found
 """
+"""What a control gives back, as a page does, was in other events before, and what is recalled is no result."""
 RECENT = 200
 """So many of the newest events are looked into for what the index does not hold, and the opening one."""
 SHORTEST = 3
