@@ -39,7 +39,8 @@ class Grant(BaseModel):
 
 def grantable(verdict: Verdict) -> bool:
     """Whether an approval of this verdict may hold for other calls: not where each is to be looked at by itself."""
-    return verdict.kind == "ask" and verdict.risk != "high" and verdict.quorum == 1 and not verdict.four_eyes
+    alone = verdict.quorum == 1 and not verdict.all_of and not verdict.four_eyes
+    return verdict.kind == "ask" and verdict.risk != "high" and alone
 
 
 def covering(

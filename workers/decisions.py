@@ -7,7 +7,7 @@ wins. Each decision is one short transaction that locks the task row first; the 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -189,9 +189,9 @@ def _forbidden(row: Row, asks: Verdict, wish: Wish) -> Refused | None:
 
 
 def _voted(asks: Verdict, votes: list[Vote], wish: Wish) -> Decision | None:
-    """The same vote of the same person again."""
+    """The same vote of the same person again; one that comes with more than that is looked at for what it brings."""
     mine = next((vote for vote in votes if vote.by.lower() == wish.by.lower()), None)
-    if mine is None or wish.to != "approved":
+    if mine is None or wish.to != "approved" or wish.edited is not None or wish.grant is not None:
         return None
     return Decision("voted", mine.by, mine.at, len(votes), asks.quorum)
 
@@ -266,6 +266,9 @@ def _write(connection: Connection, row: Row, asks: Verdict, votes: list[Vote], w
     comment = shorten(clean(wish.comment), LONGEST_COMMENT)
     data: dict[str, Any] = {"call": wish.call, "to": wish.to, "by": wish.by, "comment": comment}
     if wish.to == "approved":
+        again = _voted(asks, votes, replace(wish, edited=None, grant=None))
+        if again is not None:  # an edit that changes nothing, by somebody who has voted
+            return again
         votes = [*votes, approvals.vote(connection, row, wish.by, wish.proof, comment)]
         names = [vote.by for vote in votes]
         if not asks.complete(names, everywhere=[v.by for v in votes if v.how == "override" or _stands_in(asks, v.by)]):

@@ -105,12 +105,16 @@ def test_a_grant_does_not_cover_a_call_that_others_have_to_approve(fresh_databas
         assert (w.row["state"], w.row["target"]) == ("pending", CLEO)
 
 
-@pytest.mark.parametrize("rule", [{"risk": "high"}, {"quorum": 2}, {"four_eyes": True}])
+@pytest.mark.parametrize("rule", [{"risk": "high"}, {"quorum": 2}, {"four_eyes": True}, {"all_of": (BEN,)}])
 def test_what_is_to_be_looked_at_one_by_one_cannot_be_granted(fresh_database: Any, rule: Any) -> None:
     with waits(fresh_database, lambda call, task: ask(f"{ANN}, {BEN}", **rule)) as w:
         with pytest.raises(Refused) as refused:
             w.says(ANN, grant=HERE)
         assert (refused.value.code, refused.value.kind) == (403, "no_grant")
+        if rule == {"quorum": 2}:
+            assert w.says(ANN).state == "voted"
+            with pytest.raises(Refused, match="looked at by itself"):
+                w.says(ANN, grant=HERE)
         assert w.row["state"] == "pending" and w.fleet.one("SELECT count(*) FROM grants") == 0
 
 

@@ -79,6 +79,14 @@ class PayAgain(_Pays, Effect[Refund], timeout=5, doubt="same_key"):
         _keep(self, result, db)
 
 
+class PayIfAllowed(PayAgain, doubt="same_key", timeout=5):
+    """Pay money back once somebody allows it. Use once for an order."""
+
+    def approval(self, task: Task) -> Verdict:
+        """One of two people decides."""
+        return ask("ann@shop.example, ben@shop.example", "somebody has to look at it", risk="low")
+
+
 class PayAndLook(_Pays, Effect[Refund], timeout=5, doubt="find", settle_after=1):
     """Pay money back through a service that can be asked. Use once for an order."""
 
