@@ -1,13 +1,12 @@
 """The command line. Every verb is a few lines over the services that the web applications use too.
 
-Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 quarantined or corrupt.
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 quarantined or corrupt, 5 not as it was.
 """
 
-from . import act, doctor, grants, lifecycle, local, look, memory, outbox, run, serve, switches, tokens
+from . import act, doctor, evals, grants, lifecycle, local, look, memory, outbox, run, sent, serve, switches, tokens
 from .app import cli, main
 
 __all__ = [
-    "act", "cli", "doctor", "grants", "lifecycle", "local", "look", "main", "memory", "outbox", "run", "serve",
-    "switches",
-    "tokens",
+    "act", "cli", "doctor", "evals", "grants", "lifecycle", "local", "look", "main", "memory", "outbox", "run", "sent",
+    "serve", "switches", "tokens",
 ]  # fmt: skip
