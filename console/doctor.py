@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 from alembic.script import ScriptDirectory
 
-from twelvefold.errors import DeclarationError
+from twelvefold.errors import DeclarationError, Fatal, Transport
 from workers import registry
 from workers.lanes import LANES, Lanes
 from workers.settings import Settings
 from workers.store import health
 from workers.store.database import UNAVAILABLE, Database
 from workers.telemetry import kind_of
+from workers.wiring import probed
 
 from .migrate import config
 
@@ -36,12 +37,12 @@ class Finding:
         return asdict(self)
 
 
-def examine(settings: Settings) -> Iterator[Finding]:
-    """Look at everything, one finding after the other."""
+def examine(settings: Settings, *, ask_model: bool = False) -> Iterator[Finding]:
+    """Look at everything, one finding after the other. `ask_model`: ask the endpoint what it can do, and keep it."""
     yield from _database(settings)
     yield _broker(settings)
     yield _agents(settings)
-    yield _model(settings)
+    yield _probed(settings) if ask_model and settings.openai_api_key else _model(settings)
     yield _mail(settings)
     yield _mail_in(settings)
     yield _links(settings)
@@ -117,6 +118,19 @@ def _model(settings: Settings) -> Finding:
     return Finding(
         "model", "ok", f"{settings.model} at {settings.openai_base_url or 'the default address'}; not asked now."
     )
+
+
+def _probed(settings: Settings) -> Finding:
+    where = f"{settings.model} at {settings.openai_base_url or 'the default address'}"
+    try:
+        found = probed(settings)
+    except (Fatal, Transport, *UNAVAILABLE) as error:
+        why = str(error) if isinstance(error, Fatal | Transport) else kind_of(error)
+        return Finding("model", "wrong", f"{where} was asked and cannot be used: {why}")
+    lacks = [name for name in ("tool_choice", "strict", "parallel", "seed") if not getattr(found, name)]
+    less = f", without {', '.join(lacks)}" if lacks else ""
+    way = "tool calls" if found.form == "tools" else "a json_schema"
+    return Finding("model", "ok", f"{where} decides with {way}{less}; workers that start from now on know.")
 
 
 def _mail(settings: Settings) -> Finding:

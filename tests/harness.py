@@ -20,6 +20,7 @@ from workers.lanes import Lanes
 from workers.operate import Operate
 from workers.pulse import Pulse
 from workers.registry import Script
+from workers.roster import roster
 from workers.scripted import ScriptedModel
 from workers.settings import Settings
 from workers.step import step
@@ -70,7 +71,7 @@ class Fleet:
         self.run = Runtime(
             worker=worker, db=Database(app_url, size=change.get("db_pool", 8)), registry=agents,
             lanes=Lanes(broker, "test"), pulse=Clockwork(), model=ScriptedModel(dict.fromkeys(agents.loaded, script)),
-            scripted=True, settings=self.settings, log=logger(worker=str(worker)),
+            scripted=True, settings=self.settings, roster=roster(self.settings), log=logger(worker=str(worker)),
         )  # fmt: skip
         self.intake = Intake(self.run.db, agents, self.run.log)
         self.operate = Operate(self.run.db, agents)

@@ -97,6 +97,17 @@ class ModelAsked(Event):
     fingerprint: str | None = None
     raw: str = ""
     scripted: bool = False
+    role: str = "decide"
+    instead: tuple[str, ...] = ()
+    """Models that were asked before this one and did not answer, each with why: `model: kind`."""
+    made_of: JsonValue = None
+    """The hashes of the stored texts that the request was made of; joined, they hash to `request`."""
+
+
+class Throttled(Event):
+    """Nothing was asked: the limit that all clients of the model share is used up until then."""
+
+    until: datetime
 
 
 class Decided(Event):
@@ -292,11 +303,15 @@ class Folded(Event):
 
 
 class LimitReached(Event):
-    """The budget's dimension is used up: no further decision until it is raised."""
+    """The budget's dimension is used up: no further decision until it is raised. A `scope` names a budget that tasks
+    share, which is over until a time.
+    """
 
     dimension: str
     used: str
     limit: str
+    scope: str = ""
+    until: datetime | None = None
 
 
 class Stuck(Event):
@@ -364,6 +379,6 @@ TYPES: dict[str, type[Event]] = {
         Arrived, Reopened, Prefetched, ModelAsked, Decided, Rejected, PolicyDenied, Previewed, ApprovalAsked,
         ApprovalMoved, Started, Returned, Failed, Doubted, Settled, Woke, ChildStarted, ChildReturned, LimitReached,
         Stuck, Blocked, CancelAsked, DoneRefused, Finished, Quarantined, Resumed,
-        Folded,
+        Folded, Throttled,
     )
 }  # fmt: skip

@@ -42,13 +42,14 @@ from .events import (
     Settled,
     Started,
     Stuck,
+    Throttled,
     Woke,
 )  # fmt: skip
 from .record import Recorded
 from .room import grown, noted
 from .state import Child, OpenCall, State, unused
 
-UNSEEN = (ModelAsked, Started, Finished, Quarantined, LimitReached, ApprovalAsked, Previewed)
+UNSEEN = (ModelAsked, Started, Finished, Quarantined, LimitReached, ApprovalAsked, Previewed, Throttled)
 """Bookkeeping that a model has no use for."""
 KEEPS_HELD = (Arrived, ChildReturned, Resumed, Quarantined, CancelAsked)
 ENDS_QUARANTINE = (Resumed, CancelAsked)
@@ -137,7 +138,9 @@ def _apply(s: State, recorded: Recorded, event: Event) -> dict[str, Any]:  # noq
         case LimitReached(dimension="context"):
             return waits("operator") | {"reason": "context"}
         case LimitReached():
-            return waits("budget")
+            return waits("budget") | {"due": event.until, "reason": event.scope and f"budget {event.scope}"}
+        case Throttled():
+            return waits("retry") | {"due": event.until}
         case Stuck():
             return stuck(event.then)
         case Blocked():
@@ -268,7 +271,7 @@ def _settled(s: State, event: Settled) -> dict[str, Any]:
 def _woke(s: State, event: Woke) -> dict[str, Any]:
     change: dict[str, Any] = {}
     if "wait" in event.passed:
-        change |= {"due": None} | (ready() if s.waiting_for == "retry" else {})
+        change |= {"due": None} | (ready() if s.waiting_for in ("retry", "budget") else {})
     if s.call is not None and s.call.phase in ("asked", "questioned"):
         return change | (ready() if set(event.passed) - {"wait"} else {})  # what is over, `decide` sees by its time
     if s.call is not None and any(name != "wait" for name in event.passed):
@@ -295,7 +298,7 @@ def _resumed(s: State, event: Resumed) -> dict[str, Any]:
     if event.verb == "raise":
         more = Usage(decisions=event.decisions, tokens=event.tokens, usd=event.usd, active_ms=event.active_ms)
         change = {"extra": s.extra.plus(more), "ends_at": event.deadline or s.ends_at}
-        return change | (ready() if s.waiting_for == "budget" else {})
+        return change | (ready() | {"due": None, "reason": ""} if s.waiting_for == "budget" else {})
     reason = s.reason if s.reason == "in_doubt" else ""
     fresh = {"failures": 0, "rejections": 0, "transport": 0, "fingerprints": (), "reason": reason, "due": None}
     if s.status == "quarantined":

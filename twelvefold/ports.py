@@ -34,6 +34,8 @@ class ModelRequest:
     seed: int
     max_tokens: int
     timeout: float
+    body: str = ""
+    """The request as it goes over the wire, as JSON text; empty where the model writes it itself."""
     task: Any = None
     """The task as agent code sees it (`twelvefold.Task`); only a scripted model may look at it."""
 

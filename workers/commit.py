@@ -13,6 +13,7 @@ from twelvefold.reducer import reduce
 
 from .chances import lost, moved
 from .outgoing import children, letters
+from .remember import new_texts, were_stored
 from .store import approvals, waits
 from .store.claims import ours
 from .store.commits import Batch, write
@@ -24,9 +25,11 @@ from .work import Cancelled, LetGo, Runtime, Work
 
 def commit(work: Work, unit: Unit, run: Runtime) -> str:
     """Write everything this step came to. Returns the task's new status. Raises Stale when the claim is lost."""
+    shared, rendered = new_texts(work, run)
     batch = Batch(
         state=work.state, events=work.place.events, arrivals=work.place.arrivals, letters=letters(work, run),
         facts=work.place.facts, children=children(work), floor=work.agent.version, agent_version=work.loaded.version,
+        agent=work.held.agent, shared=shared, rendered=rendered,
     )  # fmt: skip
     key = waits.opened_key(work.place.events, work.state)
     for why, call in _denied(batch.events):
@@ -34,9 +37,12 @@ def commit(work: Work, unit: Unit, run: Runtime) -> str:
             "call_denied", task=work.held.id, agent=work.agent.name, call=call, tool=_tool(work, call), why=why
         )
     if unit.is_open or key or approvals.concerned(batch.events):
-        return _write(unit.connection(), work, batch, key, run.settings.directory)
-    with run.db.connection() as connection:
-        return _write(connection, work, batch, None, run.settings.directory)
+        status = _write(unit.connection(), work, batch, key, run.settings.directory)
+    else:
+        with run.db.connection() as connection:
+            status = _write(connection, work, batch, None, run.settings.directory)
+            were_stored(work, run)
+    return status
 
 
 def _denied(events: Sequence[Recorded]) -> Iterator[tuple[str, int]]:

@@ -6,22 +6,20 @@ from collections.abc import Sequence
 from time import monotonic
 
 from twelvefold import summary
-from twelvefold.canonical import sha256
 from twelvefold.controls import NextPage
 from twelvefold.effects import Summarise
-from twelvefold.errors import Fatal, ToolError, Transport
+from twelvefold.errors import ToolError
 from twelvefold.events import Event, Failed, Folded, ModelAsked, Returned
 from twelvefold.peek import MOST_ROWS, peek
-from twelvefold.ports import ModelReply, ModelRequest
+from twelvefold.ports import ModelReply
 from twelvefold.schema import stored_call
 from twelvefold.shape import Row
 from twelvefold.state import OpenCall
-from twelvefold.text import clean
 from twelvefold.tokens import tokens_of
 
-from .ask import SEED, spent_on, unwritten
+from .ask import unwritten
+from .gateway import Answered, Question, put
 from .store import log
-from .telemetry import kind_of
 from .work import Runtime, Work
 
 MAX_TOKENS = 1_500
@@ -62,20 +60,14 @@ def _asked(work: Work, run: Runtime, notes: str, rows: Sequence[Row]) -> tuple[l
 
 
 def _put(work: Work, run: Runtime, user: str) -> tuple[ModelReply, ModelAsked] | None:
-    request = ModelRequest(
-        agent=work.agent.name, model=work.agent.model or run.settings.model, system=summary.SYSTEM, user=user, menu=(),
-        temperature=0.0, seed=SEED, max_tokens=MAX_TOKENS, timeout=min(TIMEOUT_S, run.settings.model_timeout),
-    )  # fmt: skip
-    try:
-        reply = run.model.ask(request)
-    except (Transport, Fatal) as error:
-        run.log.warning("summary_failed", task=work.held.id, agent=work.agent.name, error=kind_of(error))
-        return None
-    spent = spent_on(run, reply, reply.tokens_in or tokens_of(summary.SYSTEM) + tokens_of(user))
-    return reply, ModelAsked(
-        model=reply.model, request=sha256(summary.SYSTEM, user, request.model), spent=spent,
-        request_id=reply.request_id, fingerprint=reply.fingerprint, raw=clean(reply.raw),
-    )  # fmt: skip
+    tokens = tokens_of(summary.SYSTEM) + tokens_of(user)
+    found = put(work, run, Question(
+        "summarise", summary.SYSTEM, user, (), tokens, most=MAX_TOKENS, timeout=TIMEOUT_S
+    ))  # fmt: skip
+    if isinstance(found, Answered):
+        return found.reply, found.asked
+    run.log.warning("summary_failed", task=work.held.id, agent=work.agent.name, why=type(found).__name__)
+    return None
 
 
 def open_page(work: Work, run: Runtime, call: OpenCall) -> Event:

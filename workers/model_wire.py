@@ -13,28 +13,34 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Literal
+from typing import Any
 
 from twelvefold.ports import ModelReply, ModelRequest, ProposedCall
 
-WireForm = Literal["tools", "json_schema"]
+from .profiles import Profile, WireForm
 
 _READER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-def question(request: ModelRequest, form: WireForm) -> dict[str, Any]:
-    """The request body. An empty menu asks for plain text."""
+def written(body: dict[str, Any]) -> str:
+    """The body as the text that goes over the wire."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def question(request: ModelRequest, profile: Profile) -> dict[str, Any]:
+    """The request body, with what the endpoint knows. An empty menu asks for plain text."""
     body: dict[str, Any] = {
         "model": request.model,
         "messages": [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}],
         "temperature": request.temperature,
-        "seed": request.seed,
-        "max_completion_tokens": request.max_tokens,
+        profile.length: request.max_tokens,
     }
+    if profile.seed:
+        body["seed"] = request.seed
     if not request.menu:
         return body
-    if form == "json_schema":
+    if profile.form == "json_schema":
         return body | {"response_format": _response_format(request.menu)}
     tools = [
         {
@@ -43,12 +49,17 @@ def question(request: ModelRequest, form: WireForm) -> dict[str, Any]:
                 "name": tool["name"],
                 "description": tool["description"],
                 "parameters": tool["parameters"],
-                "strict": True,
+                **({"strict": True} if profile.strict else {}),
             },
         }
         for tool in request.menu
     ]
-    return body | {"tools": tools, "tool_choice": "required", "parallel_tool_calls": False}
+    body["tools"] = tools
+    if profile.tool_choice:
+        body["tool_choice"] = "required"
+    if profile.parallel:
+        body["parallel_tool_calls"] = False
+    return body
 
 
 def _response_format(menu: tuple[dict[str, Any], ...]) -> dict[str, Any]:

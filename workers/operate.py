@@ -6,6 +6,7 @@ After `pause` and `cancel` have returned, no effect of the task begins.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from twelvefold.state import State
 from .decisions import Answer, Decision, Proof, Refused, Terms, Wish, decide, tell
 from .ids import uuid7
 from .registry import Registry
-from .store import grants, inbox
+from .store import grants, inbox, spend
 from .store.database import Connection, Database
 
 __all__ = ["Decision", "Operate", "Refused"]
@@ -158,6 +159,17 @@ class Operate:
             if deadline is not None and not inbox.lies_ahead(connection, deadline):
                 raise Refused(409, f"The deadline {deadline:%Y-%m-%d %H:%M:%S %Z} has passed. Name a later one.")
             _resume(connection, task_id, event, key)
+
+    def allow(self, tenant: str, scope: str, *, by: str, tokens: int = 0, usd: Decimal = Decimal(0)) -> int:
+        """Let a scope (`all`, `agent:NAME`) spend so much more today, and let the tasks that waited for it go on: how
+        many those were.
+        """
+        with self.db.transaction() as connection:
+            waiting = spend.allow(connection, tenant, scope, tokens=tokens, usd=usd, by=by)
+        for task_id in waiting:  # a row at a time; one that has ended meanwhile needs nothing
+            with suppress(Refused):
+                self.raise_budget(task_id, by=by)
+        return len(waiting)
 
 
 def _not_ended(task_id: str, status: str) -> None:

@@ -24,6 +24,8 @@ from twelvefold.tokens import tokens_of
 from twelvefold.tool import Tool
 from twelvefold.verdict import Verdict
 
+from .prompts import Part
+
 Script = Callable[[Task], Tool[Any] | list[Tool[Any]]]
 """What stands in for a model: one call, or several that only read, as a model may reply too."""
 MOST_LINES = 50
@@ -39,6 +41,8 @@ class Loaded:
     prompt: str
     version: str
     script: Script | None
+    parts: tuple[Part, ...] = ()
+    folder: Path | None = None
 
 
 class Registry:
@@ -106,15 +110,16 @@ def load(modules: str) -> Registry:
         package = importlib.import_module(name)
         root = Path(next(iter(package.__path__)))
         folders = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if info.ispkg)
-        found += [_load(f"{name}.{folder}", root.parent / "prompts") for folder in folders]
+        found += [_load(f"{name}.{folder}", root.parent / "prompts", root / folder) for folder in folders]
     return Registry(found)
 
 
-def _load(module: str, prompts: Path) -> Loaded:
+def _load(module: str, prompts: Path, folder: Path) -> Loaded:
     agent = getattr(importlib.import_module(f"{module}.agent"), "agent", None)
     if not isinstance(agent, Agent):
         raise DeclarationError(f"{module}.agent has no value `agent = Agent(...)`.")
-    text = "\n\n".join(_prompt(agent, prompts / part) for part in agent.prompts)
+    parts = tuple(Part(f"{prompts.name}/{name}", _prompt(agent, prompts / name)) for name in agent.prompts)
+    text = "\n\n".join(part.text for part in parts)
     if tokens_of(text) > SYSTEM_TOKENS:
         raise DeclarationError(
             f"{agent.name}: its prompt is {tokens_of(text)} tokens, of which every question to the model has at most "
@@ -122,7 +127,7 @@ def _load(module: str, prompts: Path) -> Loaded:
         )
     has_script = importlib.util.find_spec(f"{module}.script") is not None
     script = importlib.import_module(f"{module}.script").script if has_script else None
-    return Loaded(agent, text, agent.fingerprint(text), script)
+    return Loaded(agent, text, agent.fingerprint(text), script, parts, folder)
 
 
 def _prompt(agent: Agent, path: Path) -> str:

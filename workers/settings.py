@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,8 +23,16 @@ from triggers.declared import Sources
 from triggers.declared import secrets_variable as source_secrets
 from twelvefold.directory import Address, Directory
 
+from .allowance import Daily, Limits
+from .prices import Price
+from .profiles import WireForm
 from .services import Services
 from .stand_ins import StandIns
+
+Role = Literal["decide", "plan", "summarise", "verify", "answer"]
+"""What a model is asked for."""
+Scope = Annotated[str, Field(pattern=r"^(all|agent:[a-z0-9_]+)$")]
+Models = Annotated[tuple[str, ...], Field(min_length=1)]
 
 VARIABLES = {
     "database_url": "DATABASE_URL", "owner_database_url": "OWNER_DATABASE_URL", "broker_url": "BROKER_URL",
@@ -70,9 +79,23 @@ class Settings(BaseModel):
     openai_api_key: SecretStr | None = None
     openai_base_url: str | None = None
     model: str = "gpt-5-mini-2025-08-07"
-    wire_form: Literal["tools", "json_schema"] = "tools"
-    price_in: float = Field(default=0.0, ge=0)
-    price_out: float = Field(default=0.0, ge=0)
+    models: Annotated[dict[Role, Models], BeforeValidator(_json)] = Field(default_factory=dict)
+    """By role, the model and those that are asked when it does not answer: {"summarise": ["small", "other"]}."""
+    model_profile: Literal["auto", "openai", "vllm", "llama.cpp", "ollama"] = "auto"
+    """What the endpoint can do. `auto`: what `twelvefold doctor --probe` found, else `openai`."""
+    wire_form: WireForm | None = None
+    """How a decision travels, where that shall differ from the profile's way."""
+    prices: Annotated[dict[str, Price], BeforeValidator(_json)] = Field(default_factory=dict)
+    """Prices by model id, beyond those in workers/prices.json: {"my-model": {"in": "0.10", "out": "0.40"}}."""
+    price_in: Decimal | None = Field(default=None, ge=0)
+    price_out: Decimal | None = Field(default=None, ge=0)
+    """The price of every model that has none of its own."""
+    model_limits: Annotated[Limits, BeforeValidator(_json)] = Limits()
+    """What all clients of the model's account may ask for together: {"requests_per_second": 10}."""
+    daily: Annotated[dict[Scope, Daily], BeforeValidator(_json)] = Field(default_factory=dict)
+    """What may be spent in a day (UTC): {"all": {"usd": "50"}, "agent:notes": {"usd": "5", "tokens": 1000000}}."""
+    commit: str = Field(default="", pattern=r"^[0-9a-f]{0,64}$")
+    """The commit of the deployed tree; where a checkout is deployed it is read from there."""
     smtp_host: str | None = None
     smtp_port: int = 587
     smtp_tls: Literal["none", "starttls", "implicit"] = "starttls"

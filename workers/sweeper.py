@@ -9,7 +9,7 @@ from __future__ import annotations
 from threading import Lock
 
 from .lanes import LANES
-from .store import alive, sweeps
+from .store import alive, spend, sweeps
 from .work import Runtime
 
 SURE_BEATS = 5
@@ -36,6 +36,7 @@ def sweep(run: Runtime) -> dict[str, int]:
     done["unknown"] = sweeps.give_up(run.db)
     if done["unknown"]:
         run.log.error("letters_unknown", count=done["unknown"])
+    done["rolled_up"] = spend.roll_up(run.db)
     done["more"] = int(ring_steps(run))
     room = _room(run, "delivery")
     done["delivery"] = run.lanes.ring("delivery", sweeps.letters(run.db, room, s.renudge))

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
 
 from delivery import installed
 from delivery.email import SmtpChannel
 from delivery.log import LogChannel
 from delivery.slack import SlackChannel
 from delivery.webhook import WebhookChannel
-from twelvefold.ports import Channel, Model
+from twelvefold.ports import Channel, Model, ModelReply, ModelRequest
+from twelvefold.state import Task
+from twelvefold.window import Window
 
 from . import registry
+from .checkout import checked_out
+from .gateway import MAX_TOKENS, SEED
 from .ids import uuid7
 from .lanes import Lanes
 from .posting import Posting
+from .probe import probe
+from .profiles import OPENAI, PROFILES, Profile
 from .pulse import Pulse
+from .roster import roster
 from .scripted import ScriptedModel
 from .settings import Settings
+from .store import endpoints
 from .store.database import Database
 from .telemetry import logger
+from .trial import Ask
+from .turnstile import Turnstile, account_of
 from .work import Runtime
 
+ROOT = Path(__file__).resolve().parents[1]
 HEART_POOL = 4
 """Heartbeat, sweep and feed, and one to leave with."""
 
@@ -33,17 +47,70 @@ def runtime(settings: Settings) -> Runtime:
     agents = registry.load(settings.agent_modules)
     agents.check_names(settings.directory)
     worker = uuid7()
+    served = roster(settings)
+    if settings.openai_api_key is not None:
+        served.check((e.agent for e in agents.loaded.values()), elsewhere=settings.openai_base_url is not None)
+    db = Database(settings.database_url.get_secret_value(), size=settings.db_pool)
+    profile = _profile(settings, db)
     return Runtime(
         worker=worker,
-        db=Database(settings.database_url.get_secret_value(), size=settings.db_pool),
+        db=db,
         registry=agents,
         lanes=Lanes(settings.broker_url.get_secret_value(), settings.lane_prefix),
         pulse=Pulse(gap=settings.dead_after / 2),
-        model=_model(settings, agents),
+        model=_model(settings, agents, profile),
         scripted=settings.openai_api_key is None,
-        settings=settings,
+        settings=settings.model_copy(update={"commit": settings.commit or checked_out(ROOT)}),
+        roster=served,
+        profile=profile,
+        turnstile=_turnstile(settings, db),
         log=logger(worker=str(worker)),
     )
+
+
+@contextmanager
+def asker(settings: Settings, loaded: registry.Loaded) -> Iterator[Ask]:
+    """A model for trials of one agent: the configured one, else its script."""
+    with ExitStack() as opened:
+        db = opened.enter_context(closing(Database(settings.database_url.get_secret_value(), size=1)))
+        model: Model = ScriptedModel({loaded.agent.name: loaded.script} if loaded.script else {})
+        if settings.openai_api_key is not None:
+            from .model import OpenAIModel
+
+            key = settings.openai_api_key.get_secret_value()
+            model = opened.enter_context(closing(OpenAIModel(key, settings.openai_base_url, _profile(settings, db))))
+        name = roster(settings).models("decide", loaded.agent.model)[0]
+
+        def ask(window: Window, task: Task) -> ModelReply:
+            return model.ask(ModelRequest(
+                agent=loaded.agent.name, model=name, system=window.system, user=window.user, menu=window.menu,
+                temperature=0.0, seed=SEED, max_tokens=MAX_TOKENS, timeout=settings.model_timeout, task=task,
+            ))  # fmt: skip
+
+        yield ask
+
+
+def probed(settings: Settings) -> Profile:
+    """Ask the endpoint what it can do, and keep it for every worker. Raises Transport and Fatal."""
+    assert settings.openai_api_key is not None, "there is an endpoint to ask"
+    from .model import OpenAIModel
+
+    key, opened = settings.openai_api_key.get_secret_value(), ExitStack()
+
+    def make(profile: Profile) -> Model:
+        return opened.enter_context(closing(OpenAIModel(key, settings.openai_base_url, profile)))
+
+    with opened, closing(Database(settings.database_url.get_secret_value(), size=1)) as db:
+        found = probe(make, settings.model)
+        endpoints.keep(db, settings.openai_base_url or "", found)
+    return found
+
+
+def _turnstile(settings: Settings, db: Database) -> Turnstile | None:
+    if settings.openai_api_key is None:
+        return None
+    account = account_of(settings.openai_api_key.get_secret_value(), settings.openai_base_url)
+    return Turnstile(db, account, settings.model_limits, Random())
 
 
 def beside(run: Runtime) -> Runtime:
@@ -52,12 +119,20 @@ def beside(run: Runtime) -> Runtime:
     return replace(run, db=Database(url, size=HEART_POOL, application="twelvefold-heart"))
 
 
-def _model(settings: Settings, agents: registry.Registry) -> Model:
+def _profile(settings: Settings, db: Database) -> Profile:
+    """What the endpoint can do: as it was set, or as a probe found it."""
+    found = PROFILES.get(settings.model_profile)
+    if found is None:
+        found = endpoints.profile(db, settings.openai_base_url or "") if settings.openai_api_key else OPENAI
+    return found if settings.wire_form is None else found.model_copy(update={"form": settings.wire_form})
+
+
+def _model(settings: Settings, agents: registry.Registry, profile: Profile) -> Model:
     if settings.openai_api_key is None:
         return ScriptedModel({name: entry.script for name, entry in agents.loaded.items() if entry.script})
     from .model import OpenAIModel  # its SDK takes a second to import, which a scripted worker need not wait for
 
-    return OpenAIModel(settings.openai_api_key.get_secret_value(), settings.openai_base_url, settings.wire_form)
+    return OpenAIModel(settings.openai_api_key.get_secret_value(), settings.openai_base_url, profile)
 
 
 def channels(run: Runtime) -> Mapping[str, Channel]:

@@ -23,19 +23,25 @@ from twelvefold.state import State, Task
 
 from .lanes import Lanes
 from .outside import Context
+from .profiles import OPENAI, Profile
+from .prompts import Piece
 from .pulse import Pulse
 from .registry import Loaded, Registry
+from .roster import Roster
 from .settings import Settings
 from .store import grants, log
 from .store.claims import Claimed
 from .store.database import Database
 from .store.facts import Stored
 from .telemetry import Log
+from .turnstile import Turnstile
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Everything a process has one of. `worker` is the id of this incarnation."""
+    """Everything a process has one of. `worker` is the id of this incarnation; `stored` names texts that the database
+    is known to have, so that they are not sent again.
+    """
 
     worker: UUID
     db: Database
@@ -45,9 +51,14 @@ class Runtime:
     model: Model
     scripted: bool
     settings: Settings
+    roster: Roster
     log: Log
     stopping: Event = field(default_factory=Event)
     dice: random.Random = field(default_factory=random.Random)
+    profile: Profile = OPENAI
+    turnstile: Turnstile | None = None
+    """What model calls pass through; a scripted model costs nothing and needs none."""
+    stored: set[tuple[str, str]] = field(default_factory=set)
 
 
 class LetGo(Exception):
@@ -85,6 +96,8 @@ class Work:
     last: bool = False
     writing: int = 0
     """The seq of the first event of a write whose answer was not seen."""
+    texts: tuple[Piece, ...] = ()
+    """What the request of this step was made of."""
 
     @property
     def agent(self) -> Agent:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from workers.store.tokens import ROLES, Role
 
-from . import batch, grants, happen, look, reached, saw, switches, verbs
+from . import batch, grants, happen, look, reached, saw, sent, switches, verbs
 from .bodies import (
     Approval,
     Batch,
@@ -74,6 +74,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("POST", "/thread/{id}/retry", verbs.retry, ("operator",), bodies=(Nothing,), key=True),
     Operation("POST", "/thread/{id}/raise", verbs.raise_, ("operator",), bodies=(More,), key=True),
     Operation("POST", "/thread/{id}/settle", verbs.settle, ("operator",), bodies=(Settle,)),
+    Operation(
+        "GET", "/thread/{id}/prompt/{seq}", sent.prompt, ("reader", "requester", "approver", "operator")
+    ),
     Operation("GET", "/approvals", look.approvals, ROLES),
     Operation("POST", "/approvals", batch.decide, ("approver",), bodies=(Batch,)),
     Operation("GET", "/grants", grants.listed, ROLES),

@@ -17,7 +17,7 @@ from twelvefold.verdict import Verdict
 from workers.registry import Registry
 
 Row = Mapping[str, Any]
-UNSHOWN = ("raw", "request", "receipt", "held", "verdict", "fingerprint")
+UNSHOWN = ("raw", "request", "receipt", "made_of", "held", "verdict", "fingerprint")
 """Members of an event that are for machines; `/thread/{id}/events` is for people and programs that act."""
 
 WAITS = {"approval": "approval", "question": "answer"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Annotated
 
 import typer
 
@@ -15,7 +16,13 @@ MARKS = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 
 
 @cli.command()
-def doctor(as_json: Json = False, home: Home = HOME) -> None:
+def doctor(
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Ask the model what its endpoint can do, and keep it.")
+    ] = False,
+    as_json: Json = False,
+    home: Home = HOME,
+) -> None:
     """Check settings, database, role, workers, broker, agents and mail; exit code 1 when something is wrong."""
     try:
         settings = load({**noted(home), **os.environ})
@@ -30,7 +37,7 @@ def doctor(as_json: Json = False, home: Home = HOME) -> None:
     if not as_json:
         for name, value in settings.masked().items():
             typer.echo(f"      {name} = {value}")
-    for finding in checks.examine(settings):
+    for finding in checks.examine(settings, ask_model=probe):
         found.append(finding)
         if not as_json:
             typer.echo(f"{MARKS[finding.state]} {finding.what:<9} {finding.text}")

@@ -64,19 +64,28 @@ def retry(task: TaskId, key: Key = None, by: By = "", as_json: Json = False, hom
 
 @cli.command(name="raise")
 def raise_(
-    task: TaskId,
+    target: Target,
     decisions: Annotated[int, typer.Option(help="More decisions, such as +10.", min=0)] = 0,
     tokens: Annotated[int, typer.Option(help="More tokens.", min=0)] = 0,
     usd: Annotated[str, typer.Option(help="More money, such as 0.50.")] = "0",
     active: Annotated[float, typer.Option(help="More seconds of work.", min=0)] = 0,
     deadline: Annotated[str | None, typer.Option(help="The absolute end of the run, with a time zone.")] = None,
     key: Key = None,
+    tenant: Tenant = "",
     by: By = "",
     as_json: Json = False,
     home: Home = HOME,
 ) -> None:
-    """Add to the budget of a run, and let it go on where that was what it waited for. Each raise adds."""
+    """Add to the budget of a run, or to a scope's of today, and let go on what waited for it. Each raise adds."""
     money, end = _money(usd), end_of(deadline, None)
+    task = _task(target)
+    if task is None:
+        if decisions or active or end or key or not (tokens or money) or not tenant:
+            fail(2, "A scope is raised by --usd and --tokens, for a --tenant: twelvefold raise all --tenant t1 --usd 5")
+        with operating(home) as operate:
+            scope = "all" if scope_of(target) == "*" else target
+            going = operate.allow(tenant, scope, by=by or me(), tokens=tokens, usd=money)
+        return tell("raised", as_json, scope=scope, tenant=tenant, going_on=going)
     if not (decisions or tokens or money or active or end):
         fail(2, "Say what to add, such as: twelvefold raise TASK --decisions +10")
     _do(home, task, as_json, "raised", lambda operate: operate.raise_budget(

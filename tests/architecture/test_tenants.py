@@ -16,6 +16,9 @@ from .tree import modules, source
 WITHOUT_TENANT = {
     "workers_alive": "processes serve every tenant",
     "paces": "destinations outside, which all tenants share",
+    "texts": "prompt files and menus, which are code",
+    "endpoints": "what a probe found out about a server",
+    "model_limits": "an account of a model serves every tenant",
     "sweeps": "leases of the sweeper, which serves every tenant",
     "deployments": "rows of an agent, which are its author's to divide",
     "commits": "rows of an agent, which are its author's to divide",
@@ -29,6 +32,8 @@ UNIQUE = {
     "facts": ("task_id",), "memories": ("tenant",),
     "unsubscribed": ("tenant",),
     "mailboxes": ("tenant",), "undeliverable": ("tenant",),
+    "renderings": ("task_id",),
+    "spend": ("tenant",), "spend_days": ("tenant",), "spend_notices": ("tenant",), "allowances": ("tenant",),
 }  # fmt: skip
 """By which columns a row is known to be one tenant's: its tenant, or a UUID that no two tenants share."""
 
@@ -40,6 +45,7 @@ ALL_TENANTS = {
     ("workers/store/alive.py", "leave", "UPDATE agent_tasks"): DEAD,
     ("workers/store/commits.py", "ARRIVALS", "UPDATE arrivals r"): "ids that `PENDING` read from this task's inbox",
     ("workers/store/database.py", "Database.answers", "FROM agent_tasks"): "whether the table is there; reads no value",
+    ("workers/store/spend.py", "ROLL_UP", "FROM spend"): SWEEP,
     ("workers/store/sweeps.py", "DUE", "FROM agent_tasks"): SWEEP,
     ("workers/store/sweeps.py", "DUE", "FROM agent_tasks x"): SWEEP,
     ("workers/store/sweeps.py", "LATE", "FROM arrivals r"): SWEEP,

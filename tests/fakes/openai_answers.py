@@ -128,6 +128,11 @@ def in_turn(*answers: Answer) -> Script:
     return script
 
 
+def written(body: Any) -> bytes:
+    """Any value as the bytes of a body."""
+    return json.dumps(body).encode()
+
+
 def _written(arguments: Mapping[str, Any] | str) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
 

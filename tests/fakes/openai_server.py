@@ -38,6 +38,7 @@ from tests.fakes.openai_answers import (
     tool_calls,
     unauthorized,
     unknown_model,
+    written,
 )
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "tool_calls",
     "unauthorized",
     "unknown_model",
+    "written",
 ]
 
 DRIP = 0.02

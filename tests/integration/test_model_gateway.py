@@ -10,10 +10,12 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Any, get_args
+from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -22,7 +24,7 @@ from tests.fakes.loopback import until_true
 from twelvefold.errors import Fatal, Transport
 from twelvefold.ports import ModelReply, ModelRequest, ProposedCall
 from workers.model import LONGEST_RETRY_AFTER, OpenAIModel
-from workers.model_wire import WireForm
+from workers.profiles import OPENAI, PROFILES
 
 KEY = "sk-test-very-secret-0123456789"
 PARAMETERS = {
@@ -53,7 +55,10 @@ def fake() -> Iterator[say.FakeOpenAI]:
         yield server
 
 
-@pytest.fixture(params=get_args(WireForm))
+SCHEMA = OPENAI.model_copy(update={"form": "json_schema"})
+
+
+@pytest.fixture(params=[OPENAI, SCHEMA], ids=["tools", "json_schema"])
 def model(request: pytest.FixtureRequest, fake: say.FakeOpenAI) -> Iterator[OpenAIModel]:
     """One model per wire form; a test that takes it runs in both."""
     made = OpenAIModel(KEY, fake.base_url, request.param)
@@ -70,7 +75,7 @@ def tools(fake: say.FakeOpenAI) -> Iterator[OpenAIModel]:
 
 @pytest.fixture
 def schema(fake: say.FakeOpenAI) -> Iterator[OpenAIModel]:
-    made = OpenAIModel(KEY, fake.base_url, "json_schema")
+    made = OpenAIModel(KEY, fake.base_url, SCHEMA)
     yield made
     made.close()
 
@@ -126,6 +131,26 @@ def test_the_question_in_schema_form(fake: say.FakeOpenAI, schema: OpenAIModel) 
     assert [variant["properties"]["tool"]["const"] for variant in variants] == ["answer", "done"]
     assert variants[0]["properties"]["arguments"] == PARAMETERS
     assert variants[0]["description"] == "Answer with a number."
+
+
+LACKS = {
+    "openai": set(),
+    "vllm": {"max_completion_tokens"},
+    "llama.cpp": {"tools", "tool_choice", "parallel_tool_calls", "max_completion_tokens"},
+    "ollama": {"tools", "tool_choice", "parallel_tool_calls", "max_completion_tokens"},
+}
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_each_kind_of_endpoint_is_sent_what_it_knows_and_decides(fake: say.FakeOpenAI, name: str) -> None:
+    fake.script(say.tool_call("answer", {"a": 1}))
+    with closing(OpenAIModel(KEY, fake.base_url, PROFILES[name])) as model:
+        assert only(model.ask(REQUEST)) == ProposedCall("answer", '{"a": 1}', ANY)
+    body = fake.requests[0].body
+    assert not LACKS[name] & set(body)
+    assert {"model", "messages", "temperature", "seed"} <= set(body)
+    assert body.get("max_tokens", body.get("max_completion_tokens")) == 300
+    assert (body.get("tool_choice") == "required") is ("tools" in body)
 
 
 def test_definitions_of_two_tools_do_not_collide_in_schema_form(fake: say.FakeOpenAI, schema: OpenAIModel) -> None:
@@ -414,7 +439,7 @@ def test_reset(fake: say.FakeOpenAI, model: OpenAIModel, fault: say.Fault) -> No
 
 
 @pytest.mark.parametrize("fault", ["slow_headers", "slow_body"])
-def test_slow_loris_ends_at_the_deadline_of_the_whole_call(
+def test_b73_slow_loris_ends_at_the_deadline_of_the_whole_call(
     fake: say.FakeOpenAI, model: OpenAIModel, fault: say.Fault
 ) -> None:
     """Every byte comes well within the read timeout; all of them would take ten seconds."""

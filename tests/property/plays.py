@@ -44,6 +44,7 @@ from twelvefold.events import (
     Event,
     Failed,
     Folded,
+    LimitReached,
     ModelAsked,
     PolicyDenied,
     Prefetched,
@@ -55,6 +56,7 @@ from twelvefold.events import (
     Settled,
     Spent,
     Started,
+    Throttled,
 )
 from twelvefold.fold import fold
 from twelvefold.policy import judged
@@ -281,6 +283,11 @@ class Play:
             )
         elif kind < 0.1:
             self.feed(Failed(type="auth", message="bad key", then="operator"))
+        elif kind < 0.12:
+            self.feed(Throttled(until=self.now + timedelta(seconds=3)))
+        elif kind < 0.14:
+            until = self.now + timedelta(hours=5)
+            self.feed(LimitReached(dimension="usd", used="3", limit="2", scope="agent:one", until=until))
         elif kind < 0.2:
             self.finish(dice, asked, Rejected(kind="prose", text=self.text(dice)))
         elif kind < 0.27:

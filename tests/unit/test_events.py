@@ -25,7 +25,7 @@ def test_the_union_is_closed() -> None:
         "ApprovalAsked", "ApprovalMoved", "Arrived", "Blocked", "CancelAsked", "ChildReturned", "ChildStarted",
         "Decided", "DoneRefused", "Doubted", "Failed", "Finished", "Folded", "LimitReached", "ModelAsked",
         "PolicyDenied", "Prefetched", "Previewed", "Quarantined", "Rejected", "Reopened", "Resumed", "Returned",
-        "Settled", "Started", "Stuck", "Woke",
+        "Settled", "Started", "Stuck", "Throttled", "Woke",
     ]  # fmt: skip
 
 

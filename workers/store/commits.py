@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache
 from secrets import token_hex
 from typing import Any, LiteralString
 
-from twelvefold.events import Finished
+from twelvefold.events import Finished, ModelAsked
 from twelvefold.provenance import Fact
 from twelvefold.record import Recorded, event_hash
 from twelvefold.state import STATE_VERSION, State
@@ -21,6 +22,8 @@ from twelvefold.state import STATE_VERSION, State
 from .claims import Claimed
 from .database import Connection, Database
 from .quick import quick
+from .spend import APPEND
+from .texts import RENDERED, SHARED
 
 TASK = """
 WITH t AS (
@@ -122,7 +125,11 @@ class Batch:
     floor: int = 1
     agent_version: str = ""
     facts: Sequence[Fact] = ()
+    agent: str = ""
     caused_by: dict[int, int] = field(default_factory=dict)
+    shared: Sequence[dict[str, Any]] = ()
+    rendered: Sequence[dict[str, Any]] = ()
+    """Texts of a request: {hash, text, source, commit} of those that are code, {hash, seq, text} of the task's own."""
 
 
 def write(connection: Connection, held: Claimed, batch: Batch) -> str | None:
@@ -174,18 +181,25 @@ def _run(connection: Connection, head: str, batch: Batch, names: dict[str, Any])
             "child_id": child.id, "child_agent": child.agent, "child_payload": json.dumps(child.payload),
             "child_state": child.state.model_dump_json(exclude_defaults=True),
         }  # fmt: skip
-    sql = _sql(
-        head, len(batch.events), bool(batch.arrivals), bool(batch.letters), bool(batch.children), bool(batch.facts)
-    )
+    if batch.rendered:
+        names |= {"shared_json": json.dumps(batch.shared), "rendered_json": json.dumps(batch.rendered)}
+    spent = [r.event.spent for r in batch.events if isinstance(r.event, ModelAsked)]
+    tokens, usd = sum(s.tokens_in + s.tokens_out for s in spent), sum((s.usd for s in spent), Decimal(0))
+    if tokens or usd:
+        names |= {"agent": batch.agent, "spent_tokens": tokens, "spent_usd": usd}
+    more = {
+        ARRIVALS: batch.arrivals, LETTERS: batch.letters, FACTS: batch.facts, CHILD: batch.children,
+        SHARED + RENDERED: batch.rendered, APPEND: tokens or usd,
+    }  # fmt: skip
+    sql = _sql(head, len(batch.events), tuple(piece for piece, there in more.items() if there))
     found = quick(connection, sql, names)
     return found[0][0] if found else None
 
 
 @lru_cache(maxsize=256)
-def _sql(head: str, events: int, arrivals: bool, letters: bool, child: bool, facts: bool) -> str:
+def _sql(head: str, events: int, more: tuple[str, ...]) -> str:
     rows = ", ".join(EVENT.replace("{i}", str(i)) for i in range(events))
-    parts = [head, EVENTS.replace("{rows}", rows) if events else "", ARRIVALS if arrivals else ""]
-    return "".join([*parts, LETTERS if letters else "", FACTS if facts else "", CHILD if child else "", END])
+    return "".join([head, EVENTS.replace("{rows}", rows) if events else "", *more, END])
 
 
 def _event(i: int, recorded: Recorded, caused_by: int | None) -> dict[str, Any]:
