@@ -1,11 +1,12 @@
 """Twelvefold's core: all that an agent's author imports."""
 
-from .agent import Agent, Message, Text
+from .agent import Agent, Message, Text, Tick
 from .bindings import Ignore, Wake, on, to
 from .budget import Budget
 from .controls import Delegate, Done, NothingToDo, Plan, Wait
 from .directory import Directory
 from .errors import Conflict, DeclarationError, Fatal, ToolError
+from .flow import Flow
 from .marks import Free, Known
 from .memory import Memory, Recall, Remember
 from .questions import AskHuman
@@ -27,6 +28,7 @@ __all__ = [
     "Done",
     "Effect",
     "Fatal",
+    "Flow",
     "Free",
     "Ignore",
     "Known",
@@ -41,6 +43,7 @@ __all__ = [
     "State",
     "Task",
     "Text",
+    "Tick",
     "ToolError",
     "Verdict",
     "Wait",

@@ -5,6 +5,7 @@ Nothing here talks to the broker: a sender is answered after the commit and with
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,8 +28,9 @@ from .telemetry import Log, kind_of
 
 NEW_TASK = """
 INSERT INTO agent_tasks (id, tenant, agent, agent_version, code_floor, state, state_version, business_entity_id,
-                         inbox_pending, lane)
-VALUES (%(id)s, %(tenant)s, %(agent)s, %(version)s, %(floor)s, %(state)s, %(state_version)s, %(about)s, 1, %(lane)s)
+                         inbox_pending, lane, flow_key, priority)
+VALUES (%(id)s, %(tenant)s, %(agent)s, %(version)s, %(floor)s, %(state)s, %(state_version)s, %(about)s, 1, %(lane)s,
+        %(key)s, %(priority)s)
 """
 
 
@@ -40,20 +42,25 @@ class Intake:
 
     def accept(self, arrived: Arrived) -> Verdict:
         """Open a task of the agent that listens to this source and type, or store why nobody takes it."""
-        source, type_, key = arrived.source, arrived.type, arrived.key
         entry = Entry(
-            tenant=arrived.tenant, source=source, key=key, kind="message", type=type_, raw=arrived.raw,
-            headers=arrived.headers, sender=arrived.sender, conversation=arrived.conversation, proof=arrived.proof,
-            state="ignored", reason="no_binding", cleaned=arrived.cleaned,
+            tenant=arrived.tenant, source=arrived.source, key=arrived.key, kind="message", type=arrived.type,
+            raw=arrived.raw, headers=arrived.headers, sender=arrived.sender, conversation=arrived.conversation,
+            proof=arrived.proof, state="ignored", reason="no_binding", cleaned=arrived.cleaned,
         )  # fmt: skip
         if arrived.ignore:
             return self._store_only(replace(entry, reason=arrived.ignore))
-        bound = self.registry.bound(source, type_)
+        bound = self.registry.bound(arrived.source, arrived.type)
         if bound is None:
             return self._store_only(entry)
         loaded, binding = bound
+        return self.read(loaded, entry, binding.read, arrived.payload)
+
+    def read(self, loaded: Loaded, entry: Entry, read: Callable[[Any], Any] | None, payload: Any) -> Verdict:
+        """Open a task with what `read` makes of a payload, which may also be an `Ignore` or a `Wake`. What raises, or
+        does not fit the agent, is stored as `failed`.
+        """
         try:
-            accepted = arrived.payload if binding.read is None else binding.read(arrived.payload)
+            accepted = payload if read is None else read(payload)
             if isinstance(accepted, Ignore):
                 return self._store_only(replace(entry, reason=accepted.reason))
             if isinstance(accepted, Wake):
@@ -62,7 +69,9 @@ class Intake:
         except (DatabaseError, SQLAlchemyError):
             raise
         except Exception as error:
-            self.log.warning("mapping_failed", source=source, type=type_, key=key, error=kind_of(error))
+            self.log.warning(
+                "mapping_failed", source=entry.source, type=entry.type, key=entry.key, error=kind_of(error)
+            )
             return self._store_only(replace(entry, state="failed", reason="mapping"))
 
     def ignore(self, entry: Entry, reason: str) -> Verdict:
@@ -106,6 +115,7 @@ class Intake:
                 "id": task_id, "tenant": entry.tenant, "agent": agent.name, "version": loaded.version,
                 "floor": agent.version, "state": state.model_dump_json(exclude_defaults=True),
                 "state_version": STATE_VERSION, "about": about, "lane": "steps",
+                "key": agent.flow.key_of(value), "priority": agent.flow.priority_of(value),
             })  # fmt: skip
         return Verdict("accepted", task_id=task_id)
 

@@ -23,8 +23,8 @@ from .store.database import Database
 from .telemetry import logger
 from .work import Runtime
 
-HEART_POOL = 4
-"""Heartbeat, sweep and feed, and one to leave with."""
+HEART_POOL = 5
+"""Heartbeat, sweep and feed, one more while a schedule fires, and one to leave with."""
 
 
 def runtime(settings: Settings) -> Runtime:

@@ -3,11 +3,12 @@
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 quarantined or corrupt.
 """
 
-from . import act, doctor, grants, lifecycle, local, look, memory, outbox, run, serve, switches, tokens
+from . import act, doctor, grants, lifecycle, local, look, memory, outbox, run, schedules, serve, switches, tokens
 from .app import cli, main
 
 __all__ = [
-    "act", "cli", "doctor", "grants", "lifecycle", "local", "look", "main", "memory", "outbox", "run", "serve",
+    "act", "cli", "doctor", "grants", "lifecycle", "local", "look", "main", "memory", "outbox", "run", "schedules",
+    "serve",
     "switches",
     "tokens",
 ]  # fmt: skip

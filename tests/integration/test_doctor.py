@@ -43,7 +43,9 @@ def test_where_everything_is_there_nothing_is_wrong(fresh_database: Any, valkey:
     alive.register(db, uuid7(), {"answers": 4, "steps": 4, "delivery": 4}, "{}")
     db.close()
     states = {name: finding.state for name, finding in found(settings).items()}
-    assert states == dict.fromkeys(("database", "role", "workers", "broker", "agents", "model", "mail", "links"), "ok")
+    assert states == dict.fromkeys(
+        ("database", "role", "workers", "schedules", "broker", "agents", "model", "mail", "links"), "ok"
+    )
 
 
 def test_what_is_missing_is_named_with_the_way_to_mend_it(
