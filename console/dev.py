@@ -19,6 +19,7 @@ from types import TracebackType
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from workers.settings import load
 from workers.store import tokens
 from workers.store.database import Database
 
@@ -28,6 +29,7 @@ from .embedded.postgres import APP, OWNER
 from .embedded.server import write_private
 from .embedded.stand_ins import StandIns
 from .migrate import ROOT, migrate
+from .timetable import declare
 
 DATABASE = "twelvefold"
 LANES = ("answers", "steps", "delivery")
@@ -76,6 +78,8 @@ class Stack:
             self._serve_broker()
             self._choose()
             self._stand_in()
+            if "OWNER_DATABASE_URL" in self.env:
+                declare(load(self.env))
             for name, argv in self._ours():
                 self._run(name, argv)
             self._until_answers()

@@ -14,7 +14,7 @@ from twelvefold.errors import DeclarationError, Fatal, Transport
 from workers import registry
 from workers.lanes import LANES, Lanes
 from workers.settings import Settings
-from workers.store import health
+from workers.store import health, schedules
 from workers.store.database import UNAVAILABLE, Database
 from workers.telemetry import kind_of
 from workers.wiring import probed
@@ -22,6 +22,7 @@ from workers.wiring import probed
 from .migrate import config
 
 SMTP_S = 5.0
+OVERDUE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
         yield Finding("database", "ok", f"It answers, with schema {found}.")
         yield _role(health.rights(db))
         yield _workers(health.workers(db, settings.dead_after))
+        yield _schedules(schedules.overdue(db, None, OVERDUE_S))
 
 
 def _role(found: health.Rights) -> Finding:
@@ -83,6 +85,16 @@ def _workers(living: dict[str, int]) -> Finding:
         told = f"No worker serves {', '.join(missing)}. Start one: twelvefold worker --lane {missing[0]}"
         return Finding("workers", "wrong", told)
     return Finding("workers", "ok", ", ".join(f"{living[lane]} serve {lane}" for lane in LANES) + ".")
+
+
+def _schedules(late: list[str]) -> Finding:
+    if late:
+        told = (
+            f"{', '.join(late[:5])} should have fired over {OVERDUE_S:g} s ago. Is a worker running that knows the "
+            "agent, and does it reach the database? See what it logs."
+        )
+        return Finding("schedules", "wrong", told)
+    return Finding("schedules", "ok", "None is overdue.")
 
 
 def _broker(settings: Settings) -> Finding:

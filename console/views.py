@@ -57,7 +57,8 @@ def arrival(row: Row) -> str:
     """One arrival, what became of it and why."""
     became = f"{row['state']}({row['reason']})" if row["reason"] else row["state"]
     what = f"{row['source']:<8} {row['type']:<20} {one_line(row['key'], 60)}"
-    return f"{row['received_at']:%m-%d %H:%M:%S}  {became:<24} {what}  {row['task_id'] or ''}"
+    held = f"  held by {', '.join(row['held_by'])}" if row["held_by"] else ""
+    return f"{row['received_at']:%m-%d %H:%M:%S}  {became:<24} {what}  {row['task_id'] or ''}{held}"
 
 
 def switch(row: Row) -> str:

@@ -1,11 +1,12 @@
 """Twelvefold's core: all that an agent's author imports."""
 
-from .agent import Agent, Ended, Message, Text
+from .agent import Agent, Ended, Message, Text, Tick
 from .bindings import Ignore, Wake, on, to
 from .budget import Budget
 from .controls import Delegate, Done, NothingToDo, Plan, Wait
 from .directory import Directory
 from .errors import Conflict, DeclarationError, Fatal, ToolError
+from .flow import Flow
 from .marks import Free, Known
 from .memory import Memory, Recall, Remember
 from .questions import AskHuman
@@ -28,6 +29,7 @@ __all__ = [
     "Effect",
     "Ended",
     "Fatal",
+    "Flow",
     "Free",
     "Ignore",
     "Known",
@@ -42,6 +44,7 @@ __all__ = [
     "State",
     "Task",
     "Text",
+    "Tick",
     "ToolError",
     "Verdict",
     "Wait",

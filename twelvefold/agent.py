@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
+from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter, create_model
 
-from .bindings import Binding, Destination
+from .bindings import Binding, CronBinding, Destination
 from .budget import Budget
 from .canonical import canonical, sha256
 from .controls import Delegate, Done, Explain, NextPage, NothingToDo, Plan, Wait
 from .directory import is_name
 from .errors import DeclarationError
+from .flow import UNLIMITED, Flow
 from .memory import Recall, Remember
 from .questions import AskHuman, AskWhenStuck
 from .schema import check_exact, check_portable, menu_entry
@@ -55,6 +56,15 @@ class Ended(BaseModel):
     reason: str = ""
     outcome: Any = None
     about: str | None = None
+
+
+class Tick(BaseModel):
+    """The time of a schedule has come. `late`: it was missed, and is made up for."""
+
+    model_config = ConfigDict(frozen=True)
+    name: str
+    at: AwareDatetime
+    late: bool = False
 
 
 class Text(BaseModel):
@@ -98,6 +108,7 @@ class Agent:
     delegates: list[str] = field(default_factory=list)
     people: list[str] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
+    flow: Flow = UNLIMITED
     triggers: list[Binding] = field(default_factory=list)
     delivery: list[Destination] = field(default_factory=list)
     subject: Callable[[Any], str] | None = None
@@ -106,6 +117,8 @@ class Agent:
     def __post_init__(self) -> None:
         if not self.name:
             object.__setattr__(self, "name", _folder_of_caller())
+        if any(isinstance(each, CronBinding) and each.read is None for each in self.triggers):
+            object.__setattr__(self, "accepts", self.accepts | Tick)
         _check(self)
 
     @cached_property

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from datetime import timedelta
+from typing import Any, Literal, get_args
 
 from .directory import is_name
 from .errors import DeclarationError
@@ -84,7 +85,49 @@ class EmailBinding:
         return not self.allow or sender in self.allow or f"*@{sender.rpartition('@')[2]}" in self.allow
 
 
-Binding = WebhookBinding | ApiBinding | FinishedBinding | EmailBinding
+Dst = Literal["vixie", "skip", "utc"]
+Overlap = Literal["skip", "buffer_one", "allow"]
+CatchUp = Literal["latest", "all", "none"]
+SCHEDULE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+MOST_JITTER = timedelta(hours=1)
+MOST_WINDOW = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class CronBinding:
+    """At these times a task is opened with a `Tick`, or with what `read` makes of it (it may be an `Ignore`)."""
+
+    name: str
+    cron: str
+    tz: str = "UTC"
+    dst: Dst = "vixie"
+    overlap: Overlap = "skip"
+    catch_up: CatchUp = "latest"
+    window: timedelta = timedelta(hours=1)
+    jitter: timedelta = timedelta(0)
+    read: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not SCHEDULE_NAME.fullmatch(self.name):
+            raise DeclarationError(
+                f"A schedule is named in lower-case letters, digits, - and _, such as 'sweep', not {self.name!r}."
+            )
+        choices = (("dst", self.dst, Dst), ("overlap", self.overlap, Overlap), ("catch_up", self.catch_up, CatchUp))
+        for what, chosen, known in choices:
+            if chosen not in get_args(known):
+                raise DeclarationError(f"{self.name}: {what}= is one of {', '.join(get_args(known))}, not {chosen!r}.")
+        if self.catch_up == "all" and self.overlap != "allow":
+            raise DeclarationError(
+                f"{self.name}: catch_up='all' needs overlap='allow', or the times that are made up for would get into "
+                "each other's way and all but one be skipped."
+            )
+        limits = (("jitter", self.jitter, MOST_JITTER), ("window", self.window, MOST_WINDOW))
+        for what, lasts, most in limits:
+            if not timedelta(0) <= lasts <= most or lasts.microseconds:
+                raise DeclarationError(f"{self.name}: {what}= is whole seconds from 0 to {most}, not {lasts}.")
+
+
+Binding = WebhookBinding | ApiBinding | FinishedBinding | EmailBinding | CronBinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +194,26 @@ class on:
         that no other agent takes. This is a router in code: no model is asked.
         """
         return ApiBinding(takes)
+
+    @staticmethod
+    def cron(
+        cron: str,
+        *,
+        name: str,
+        tz: str = "UTC",
+        dst: Dst = "vixie",
+        overlap: Overlap = "skip",
+        catch_up: CatchUp = "latest",
+        window: timedelta = timedelta(hours=1),
+        jitter: timedelta = timedelta(0),
+        read: Callable[[Any], Any] | None = None,
+    ) -> CronBinding:
+        """At the times of a cron expression in the zone `tz`, as in on.cron("0 9 * * 1-5", name="sweep").
+
+        `overlap` says what happens while the last task still runs (one that waits for a person does not), `catch_up`
+        and `window` what happens to times that were missed; up to `jitter` is added to each, the same at every attempt.
+        """
+        return CronBinding(name, cron, tz, dst, overlap, catch_up, window, jitter, read)
 
 
 class to:

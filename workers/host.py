@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 from collections.abc import Mapping
 from threading import Thread, Timer
 from typing import Any
@@ -14,6 +15,7 @@ from kombu.entity import Queue
 from twelvefold.ports import Channel
 
 from .heart import Heart
+from .intake import Intake
 from .lanes import LANES
 from .relay import deliver
 from .settings import Settings
@@ -21,9 +23,11 @@ from .step import step
 from .store import alive
 from .store.claims import not_rung
 from .telemetry import configure, kind_of
+from .timetable import Timetable
 from .wiring import beside, channels, runtime
 from .work import Runtime
 
+MOST_SKEW_S = 30.0
 LEAVE_S = 3.0
 """So long a process that has to go tries to give back what it holds."""
 
@@ -37,6 +41,7 @@ class Host:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.clock = time.time
         self.run: Runtime | None = None
         self.heart: Heart | None = None
         self.channels: Mapping[str, Channel] = {}
@@ -46,6 +51,7 @@ class Host:
         configure()
         self.run = runtime(self.settings)
         self._must_not_evict()
+        self._must_agree()
         self.channels = channels(self.run)
         queues = worker.app.amqp.queues
         slots = {lane: int(worker.concurrency) for lane in LANES if self.run.lanes.queue(lane) in queues.consume_from}
@@ -53,6 +59,7 @@ class Host:
         queues.select_add(Queue(canary, routing_key=canary, durable=False, auto_delete=True, expires=600))  # type: ignore[no-untyped-call]
         self.heart = Heart(beside(self.run), slots, int(worker.concurrency), on_silence=lambda: self._give_up(1))
         self.heart.start()
+        Timetable(Intake(self.run.db, self.run.registry, self.run.log)).recompute()
         # what is loaded by now stays loaded: the collector need not walk through it again and again
         gc.collect()
         gc.freeze()
@@ -88,6 +95,17 @@ class Host:
             self.run.log.error(
                 "broker_evicts", maxmemory_policy=policy,
                 mend="Set maxmemory-policy noeviction on the broker, and keep caches on a server of their own.",
+            )  # fmt: skip
+            sys.exit(1)
+
+    def _must_agree(self) -> None:
+        """Times are the database's. A machine that tells another time reads signatures and certificates wrongly."""
+        assert self.run is not None
+        skew = alive.skew(self.run.db, self.clock)
+        if abs(skew) > MOST_SKEW_S:
+            self.run.log.error(
+                "clock_skewed", seconds=round(skew),
+                mend=f"This machine's clock is over {MOST_SKEW_S:g} s off the database's. Set it, with NTP.",
             )  # fmt: skip
             sys.exit(1)
 

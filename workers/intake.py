@@ -28,8 +28,9 @@ from .telemetry import Log, kind_of
 
 NEW_TASK = """
 INSERT INTO agent_tasks (id, tenant, agent, agent_version, code_floor, state, state_version, business_entity_id,
-                         inbox_pending, lane)
-VALUES (%(id)s, %(tenant)s, %(agent)s, %(version)s, %(floor)s, %(state)s, %(state_version)s, %(about)s, 1, %(lane)s)
+                         inbox_pending, lane, flow_key, priority)
+VALUES (%(id)s, %(tenant)s, %(agent)s, %(version)s, %(floor)s, %(state)s, %(state_version)s, %(about)s, 1, %(lane)s,
+        %(key)s, %(priority)s)
 """
 
 
@@ -114,6 +115,7 @@ class Intake:
                 "id": task_id, "tenant": entry.tenant, "agent": agent.name, "version": loaded.version,
                 "floor": agent.version, "state": state.model_dump_json(exclude_defaults=True),
                 "state_version": STATE_VERSION, "about": about, "lane": "steps",
+                "key": agent.flow.key_of(value), "priority": agent.flow.priority_of(value),
             })  # fmt: skip
         return Verdict("accepted", task_id=task_id)
 

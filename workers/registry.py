@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from triggers.cron import cron
 from twelvefold.agent import Agent, Ended, Message
-from twelvefold.bindings import ApiBinding, EmailBinding, FinishedBinding, WebhookBinding
+from twelvefold.bindings import ApiBinding, CronBinding, EmailBinding, FinishedBinding, WebhookBinding
 from twelvefold.budget import Budget
 from twelvefold.directory import Directory
 from twelvefold.errors import DeclarationError
@@ -24,6 +25,7 @@ from twelvefold.tokens import tokens_of
 from twelvefold.tool import Tool
 from twelvefold.verdict import Verdict
 
+from .flows import Flows
 from .prompts import Part
 
 Script = Callable[[Task], Tool[Any] | list[Tool[Any]]]
@@ -57,6 +59,8 @@ class Registry:
         self._bindings = _bindings(loaded)
         self._listening = _listening(loaded)
         self._followers = _followers(loaded)
+        self.flows = Flows({name: entry.agent for name, entry in self.loaded.items()})
+        self.schedules = _schedules(loaded)
         for entry in loaded:
             _check_delegates(entry.agent, self.loaded)
 
@@ -188,6 +192,22 @@ def _listening(loaded: list[Loaded]) -> list[tuple[Loaded, Callable[[str], bool]
     rest = [entry.agent.name for entry, takes in found if takes is None]
     if len(rest) > 1:
         raise DeclarationError(f"{' and '.join(rest)} all take every message. Give all but one on.api(takes=...).")
+    return found
+
+
+def _schedules(loaded: list[Loaded]) -> dict[tuple[str, str], CronBinding]:
+    """What the agents declare, by agent and name."""
+    found: dict[tuple[str, str], CronBinding] = {}
+    for entry in loaded:
+        for binding in (each for each in entry.agent.triggers if isinstance(each, CronBinding)):
+            place = (entry.agent.name, binding.name)
+            if place in found:
+                raise DeclarationError(f"{place[0]}: two schedules are named {binding.name!r}. Give each its own name.")
+            try:
+                cron(binding.cron, binding.tz, binding.dst)
+            except DeclarationError as error:
+                raise DeclarationError(f"{place[0]}: the schedule {binding.name!r}: {error}") from None
+            found[place] = binding
     return found
 
 

@@ -143,6 +143,8 @@ class Settings(BaseModel):
     """Where a letter goes that cannot reach its recipient, as JSON of CHANNEL:RECIPIENT."""
     api_wait: float = Field(default=0.0, ge=0, le=60)
     """How long a POST to the API waits for the end of the turn when it does not say so itself."""
+    tenant_concurrency: int | None = Field(default=None, ge=1, le=1000)
+    """How many steps of one tenant may go on at once, whichever its agents; unlimited unless set."""
     db_pool: int = Field(default=12, ge=2)
     slots: int = Field(default=64, ge=1)
     heartbeat: float = Field(default=2.0, gt=0)

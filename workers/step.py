@@ -16,7 +16,7 @@ from .begin import begin
 from .chances import cause, chances, give_back, landed
 from .commit import commit, quarantining
 from .perform import perform
-from .store import claims
+from .store import claims, slots
 from .store.sweeps import shown
 from .telemetry import kind_of
 from .unit import Unit
@@ -64,7 +64,11 @@ def claim(task_id: str, run: Runtime) -> Work | None:
     """Take the task, or None when it is not there to be taken: not ready, held, paused, or for newer code."""
     if run.stopping.is_set():
         return None
-    held = claims.claim(run.db, task_id, run.worker, run.registry.known, run.settings.lease)
+    flows, all_limited, lease = run.registry.flows, run.settings.tenant_concurrency is not None, run.settings.lease
+    held = None if all_limited else claims.claim(run.db, task_id, run.worker, flows.free, lease)
+    if held is None and (all_limited or flows.any):
+        known = run.registry.known if all_limited else flows.limited
+        held = slots.claim(run.db, task_id, run.worker, known, lease, flows.under(run.settings.tenant_concurrency))
     return None if held is None else begin_work(run, held)
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from threading import Lock
 
+from .intake import Intake
 from .lanes import LANES
-from .store import alive, spend, sweeps
+from .schedules import fire
+from .store import alive, rings, spend, sweeps
 from .work import Runtime
 
 SURE_BEATS = 5
@@ -25,9 +27,10 @@ def sweep(run: Runtime) -> dict[str, int]:
     s = run.settings
     if served := alive.windows(run.db, s.dead_after):  # none: after an outage, before anybody beats again
         run.lanes.windows.update(dict.fromkeys(LANES, 0) | served)
+    fired = fire(Intake(run.db, run.registry, run.log), run.log)
     if not alive.lease(run.db, "sweep", run.worker, 3 * s.sweep + 2):
-        return {}
-    done = {"due": sweeps.make_due(run.db), "set_aside": sweeps.set_aside(run.db)}
+        return {"fired": fired}
+    done = {"fired": fired, "due": sweeps.make_due(run.db), "set_aside": sweeps.set_aside(run.db)}
     if run.pulse.steady(SURE_BEATS):
         patience = s.dead_after / 2 - s.heartbeat  # what is left when one's own heartbeat is as old as it may be
         done["freed"] = alive.free_dead(run.db, s.dead_after, patience, lambda: run.pulse.steady(SURE_BEATS))
@@ -50,11 +53,19 @@ def ring_steps(run: Runtime) -> bool:
         with _ringing:
             into = "steps" if lane == "answers" and not run.lanes.windows[lane] else lane  # nobody serves it
             room = _room(run, into)
-            bells = sweeps.ring(run.db, lane, room, run.settings.renudge)
+            bells = _ready(run, lane, room)
             pushed = run.lanes.ring(into, bells)
         sweeps.unring(run.db, [task_id for task_id, _ in bells[pushed:]])
         filled = filled or 0 < room <= len(bells)
     return filled
+
+
+def _ready(run: Runtime, lane: str, room: int) -> list[tuple[str, str]]:
+    """Whom to ring; where nothing is limited nothing of limits is asked."""
+    flows, tenant, renudge = run.registry.flows, run.settings.tenant_concurrency, run.settings.renudge
+    if not flows.any and tenant is None:
+        return sweeps.ring(run.db, lane, room, renudge)
+    return rings.ring(run.db, lane, room, renudge, flows.rules, tenant)
 
 
 def _room(run: Runtime, lane: str) -> int:

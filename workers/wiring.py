@@ -38,8 +38,8 @@ from .turnstile import Turnstile, account_of
 from .work import Runtime
 
 ROOT = Path(__file__).resolve().parents[1]
-HEART_POOL = 4
-"""Heartbeat, sweep and feed, and one to leave with."""
+HEART_POOL = 5
+"""Heartbeat, sweep and feed, one more while a schedule fires, and one to leave with."""
 
 
 def runtime(settings: Settings) -> Runtime:

@@ -147,6 +147,52 @@ class Lift(Body):
     scope: Name
 
 
+class Times(Body):
+    """When a schedule fires and how; `window` and `jitter` are seconds, `event` opens each in the place of a Tick."""
+
+    cron: Annotated[StrictStr, Field(max_length=200)] | None = None
+    tz: Annotated[StrictStr, Field(max_length=100)] | None = None
+    dst: Literal["vixie", "skip", "utc"] | None = None
+    overlap: Literal["skip", "buffer_one", "allow"] | None = None
+    catch_up: Literal["latest", "all", "none"] | None = None
+    window: Annotated[timedelta, Field(ge=timedelta(0), le=timedelta(days=30))] | None = None
+    jitter: Annotated[timedelta, Field(ge=timedelta(0), le=timedelta(hours=1))] | None = None
+    event: Any = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was said of it."""
+        return {name: getattr(self, name) for name in Times.model_fields if getattr(self, name) is not None}
+
+
+class New(Times):
+    """`POST /schedules`: a schedule of this agent. With `dry_run` it is only shown what it would be."""
+
+    agent: Name
+    name: Name
+    cron: Annotated[StrictStr, Field(max_length=200)]
+    dry_run: StrictBool = False
+
+
+class Named(Body):
+    """`POST /schedules/pause` and `/resume`: which one, as `agent.name`."""
+
+    name: Name
+
+
+class Edit(Times):
+    """`POST /schedules/edit`: what changes of the schedule `agent.name`."""
+
+    name: Name
+
+
+class Backfill(Named):
+    """`POST /schedules/backfill`: the first and the last time to be made up for."""
+
+    begin: AwareDatetime
+    end: AwareDatetime
+
+
 class Happened(Body):
     """`POST /events`: an outside event for whoever waits for its key."""
 

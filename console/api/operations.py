@@ -9,15 +9,19 @@ from pydantic import BaseModel
 
 from workers.store.tokens import ROLES, Role
 
-from . import batch, grants, happen, look, reached, saw, sent, switches, verbs
+from . import batch, grants, happen, look, reached, saw, schedules, sent, switches, verbs
 from .bodies import (
     Approval,
+    Backfill,
     Batch,
+    Edit,
     Filters,
     Happened,
     Launch,
     Lift,
     More,
+    Named,
+    New,
     Nothing,
     Page,
     Reached,
@@ -87,4 +91,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/switches", switches.listed, ROLES),
     Operation("POST", "/switches", switches.throw, ("operator",), bodies=(Throw,)),
     Operation("POST", "/switches/lift", switches.lift, ("operator",), bodies=(Lift,)),
+    Operation("GET", "/schedules", schedules.listed, ROLES),
+    Operation("POST", "/schedules", schedules.new, ("operator",), bodies=(New,)),
+    Operation("POST", "/schedules/edit", schedules.edit, ("operator",), bodies=(Edit,)),
+    Operation("POST", "/schedules/pause", schedules.pause, ("operator",), bodies=(Named,)),
+    Operation("POST", "/schedules/resume", schedules.resume, ("operator",), bodies=(Named,)),
+    Operation("POST", "/schedules/backfill", schedules.backfill, ("operator",), bodies=(Backfill,)),
 )  # fmt: skip

@@ -15,6 +15,7 @@ from . import (
     outbox,
     receipts,
     run,
+    schedules,
     sent,
     serve,
     switches,
@@ -24,6 +25,5 @@ from .app import cli, main
 
 __all__ = [
     "act", "cli", "doctor", "evals", "grants", "lifecycle", "local", "look", "main", "memory", "outbox", "receipts",
-    "run", "sent",
-    "serve", "switches", "tokens",
+    "run", "schedules", "sent", "serve", "switches", "tokens",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ import typer
 
 from console import views
 from console.migrate import ROOT
-from console.story import story, told
+from console.story import held, story, told
 from workers import registry
 from workers.store import threads
 from workers.store.database import Database
@@ -78,12 +78,13 @@ def _added(db: Database, task: str, seen: int) -> Iterator[dict[str, Any]]:
 @cli.command()
 def show(task: TaskId, as_json: Json = False, home: Home = HOME) -> None:
     """Show one task: where it stands, what it waits for, its budget, approvals, letters and last events."""
-    agents = registry.load(settings_of(home).agent_modules)
+    settings = settings_of(home)
+    agents = registry.load(settings.agent_modules)
     with database(home) as db:
         row = threads.task(db, str(task), None)
         if row is None:
             fail(3, f"There is no task {task}. See them: twelvefold tasks")
-        found = story(db, agents, row)
+        found = story(db, agents, row, settings.tenant_concurrency)
     say_json(found) if as_json else typer.echo("\n".join(told(found)))
 
 
@@ -109,11 +110,16 @@ def arrivals(
     as_json: Json = False,
     home: Home = HOME,
 ) -> None:
-    """List what reached us, newest first: accepted, ignored, failed or unclaimed, and why."""
+    """List what reached us, newest first: accepted, ignored, failed or unclaimed, and why; and what holds its task."""
     if context.invoked_subcommand is not None:
         return
+    settings = settings_of(home)
+    agents = registry.load(settings.agent_modules)
     with database(home) as db:
         rows = threads.arrivals(db, tenant, state=state, source=source, most=most)
+        for row in rows:
+            mine = row["task_id"] if row["state"] == "accepted" else None
+            row["held_by"] = held(db, agents, mine, settings.tenant_concurrency) if mine else []
     listed(rows, views.arrival, as_json)
 
 

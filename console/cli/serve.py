@@ -15,6 +15,7 @@ from console.dev import LANES
 from console.embedded.stand_ins import StandIns
 from console.migrate import ROOT
 from console.migrate import migrate as run_migrate
+from console.timetable import declare
 
 from .app import HOME, Home, cli, fail, settings_of
 
@@ -120,11 +121,14 @@ def stand_ins(
 
 @cli.command()
 def migrate(home: Home = HOME) -> None:
-    """Bring the database to the newest schema, as its owner (OWNER_DATABASE_URL)."""
+    """Bring the database to the newest schema, as its owner (OWNER_DATABASE_URL), and the schedules in line with the
+    agents.
+    """
     settings = settings_of(home)
     owner = settings.owner_database_url or settings.database_url
     run_migrate(owner.get_secret_value())
-    typer.echo("The schema is current.")
+    holds, gone = declare(settings)
+    typer.echo(f"The schema is current. {holds} schedules are declared; {gone} are declared no more and disabled.")
 
 
 def _become(*arguments: str) -> NoReturn:

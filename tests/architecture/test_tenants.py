@@ -26,6 +26,7 @@ WITHOUT_TENANT = {
 """Tables that belong to no tenant, and why."""
 
 UNIQUE = {
+    "schedules": ("tenant",), "slots": ("tenant",),
     "agent_tasks": ("tenant", "id"), "agent_events": ("task_id",), "arrivals": ("tenant", "task_id"),
     "outbox": ("tenant", "id", "task_id"), "approvals": ("tenant", "task_id"), "votes": ("tenant", "task_id"),
     "switches": ("tenant",), "tokens": ("tenant",), "grants": ("tenant",),
@@ -46,6 +47,9 @@ ALL_TENANTS = {
     ("workers/store/commits.py", "ARRIVALS", "UPDATE arrivals r"): "ids that `PENDING` read from this task's inbox",
     ("workers/store/database.py", "Database.answers", "FROM agent_tasks"): "whether the table is there; reads no value",
     ("workers/store/spend.py", "ROLL_UP", "FROM spend"): SWEEP,
+    ("workers/store/rings.py", "LIMITED", "FROM agent_tasks m"): SWEEP,
+    ("workers/store/rings.py", "LIMITED", "FROM slots s"): SWEEP,
+    ("workers/store/schedules.py", "DUE", "FROM schedules s"): SWEEP,
     ("workers/store/sweeps.py", "DUE", "FROM agent_tasks"): SWEEP,
     ("workers/store/sweeps.py", "DUE", "FROM agent_tasks x"): SWEEP,
     ("workers/store/sweeps.py", "LATE", "FROM arrivals r"): SWEEP,
@@ -53,6 +57,7 @@ ALL_TENANTS = {
     ("workers/store/sweeps.py", "LETTERS", "FROM outbox o"): SWEEP,
     ("workers/store/sweeps.py", "LOST_LETTERS", "UPDATE outbox"): SWEEP,
     ("workers/store/sweeps.py", "RING", "FROM agent_tasks"): SWEEP,
+    ("workers/store/sweeps.py", "RING", "FROM agent_tasks n"): SWEEP,
     ("workers/store/sweeps.py", "SUSPECT", "FROM agent_tasks t"): SWEEP,
     ("workers/store/sweeps.py", "SUSPECT", "FROM agent_tasks u"): SWEEP,
     ("workers/store/sweeps.py", "UNCLAIMED", "FROM arrivals"): SWEEP,

@@ -43,7 +43,7 @@ def test_where_everything_is_there_nothing_is_wrong(fresh_database: Any, valkey:
     alive.register(db, uuid7(), {"answers": 4, "steps": 4, "delivery": 4}, "{}")
     db.close()
     states = {name: finding.state for name, finding in found(settings).items()}
-    wanted = ("database", "role", "workers", "broker", "agents", "model", "mail", "mail-in", "links")
+    wanted = ("database", "role", "workers", "schedules", "broker", "agents", "model", "mail", "mail-in", "links")
     assert states == dict.fromkeys(wanted, "ok")
 
 

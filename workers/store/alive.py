@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Callable
 from uuid import UUID
 
@@ -94,6 +95,14 @@ def lease(db: Database, name: str, holder: UUID, seconds: float) -> bool:
     with db.connection() as connection:
         names = {"name": name, "holder": holder, "s": seconds}
         return connection.execute(LEASE, names).fetchone() is not None
+
+
+def skew(db: Database, clock: Callable[[], float] = time.time) -> float:
+    """How many seconds this machine's clock is ahead of the database's."""
+    with db.connection() as connection:
+        before = clock()
+        row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float").fetchone()
+        return (before + clock()) / 2 - (row[0] if row else 0.0)
 
 
 def windows(db: Database, dead_after: float) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
@@ -103,9 +104,12 @@ def claim(db: Database, task_id: str, worker: UUID, known: str, lease: float) ->
     """Claim a ready task; None when it is not ready, held, paused, or not for this code. `lease` is in seconds."""
     with db.connection() as connection:
         found = quick(connection, CLAIM, {"id": task_id, "worker": worker, "known": known, "lease": lease})
-    if not found:
-        return None
-    tenant, agent, state, fence, attempts, pending, step, clock = found[0]
+    return claimed(task_id, worker, found[0]) if found else None
+
+
+def claimed(task_id: str, worker: UUID, row: Sequence[str]) -> Claimed:
+    """What `CLAIM` returned."""
+    tenant, agent, state, fence, attempts, pending, step, clock = row
     return Claimed(
         task_id, worker, tenant, agent, State.model_validate_json(state), int(fence), int(attempts), int(pending),
         int(step), datetime.fromisoformat(clock),

@@ -22,21 +22,30 @@ SELECT t.id FROM agent_tasks t
 """
 """Who was there when a worker died twice is tried alone the third time: one of them kills, the others only stood by."""
 
-# a tenant's place counts what it has under way; between equals the dice decide, or the older backlog would always win
+# a tenant's place counts what it has under way; between equals the dice decide, or the older backlog would always win;
+# of each tenant no more is looked at than there is room, so that a ring costs about the same however long the line is
 RING = f"""
-WITH busy AS (
+WITH RECURSIVE tenants AS (
+    (SELECT tenant FROM agent_tasks WHERE status = 'ready' ORDER BY tenant LIMIT 1)
+    UNION ALL
+    SELECT (SELECT n.tenant FROM agent_tasks n WHERE n.status = 'ready' AND n.tenant > p.tenant
+             ORDER BY n.tenant LIMIT 1)
+      FROM tenants p WHERE p.tenant IS NOT NULL),
+busy AS (
     SELECT tenant, count(*) AS n FROM agent_tasks
      WHERE status = 'ready' AND lane = %(lane)s
        AND (worker_id IS NOT NULL OR nudged_at >= clock_timestamp() - make_interval(secs => %(renudge)s))
      GROUP BY tenant),
 open AS (
-    SELECT t.id, t.tenant, t.priority,
-           row_number() OVER (PARTITION BY t.tenant ORDER BY t.priority DESC, t.id) + coalesce(b.n, 0) AS place
-      FROM agent_tasks t LEFT JOIN busy b ON b.tenant = t.tenant
-     WHERE t.status = 'ready' AND t.worker_id IS NULL AND t.lane = %(lane)s
-       AND (t.nudged_at IS NULL OR t.nudged_at < clock_timestamp() - make_interval(secs => %(renudge)s))
-       AND (t.attempts < 2 OR t.id = ({SUSPECT}))
-       AND (t.cancel_asked IS NOT NULL OR (t.paused_at IS NULL AND NOT {PAUSED}))),
+    SELECT x.id, x.priority,
+           row_number() OVER (PARTITION BY p.tenant ORDER BY x.priority DESC, x.id) + coalesce(b.n, 0) AS place
+      FROM tenants p LEFT JOIN busy b ON b.tenant = p.tenant CROSS JOIN LATERAL (
+           SELECT t.id, t.priority FROM agent_tasks t
+            WHERE t.status = 'ready' AND t.tenant = p.tenant AND t.worker_id IS NULL AND t.lane = %(lane)s
+              AND (t.nudged_at IS NULL OR t.nudged_at < clock_timestamp() - make_interval(secs => %(renudge)s))
+              AND (t.attempts < 2 OR t.id = ({SUSPECT}))
+              AND (t.cancel_asked IS NOT NULL OR (t.paused_at IS NULL AND NOT {PAUSED}))
+            ORDER BY t.priority DESC, t.id LIMIT %(room)s) x),
 chosen AS (
     SELECT t.id FROM agent_tasks t
      WHERE t.id IN (SELECT id FROM open ORDER BY place, priority DESC, random() LIMIT %(room)s)
