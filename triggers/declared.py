@@ -24,7 +24,7 @@ from .senders import Sender
 from .signature import Scheme
 from .source import POINTER, Pointed
 
-RESERVED = frozenset({"github", "operate", "task", "delegate", "schedule", "api", "cli", "email", "slack"})
+RESERVED = frozenset({"github", "operate", "task", "delegate", "schedule", "api", "cli", "email", "slack", "trial"})
 """Names in `arrivals.source` that are ours: a sender who could use one could take the key of another arrival."""
 SHORTEST_SECRET = 16
 EXAMPLE = '{"shop": {"header": "X-Shop-Signature", "key_pointer": "/id", "type_pointer": "/event"}}'

@@ -33,6 +33,7 @@ from twelvefold.events import (
 )
 from twelvefold.fold import fold
 from twelvefold.ports import ModelReply
+from twelvefold.provenance import Noted
 from twelvefold.record import Recorded
 from twelvefold.reducer import reduce
 from twelvefold.replies import read_reply
@@ -59,7 +60,8 @@ class Trial:
         self._approve, self._answer = approve, answer
         self.log: list[Recorded] = []
         state = State(id=TASK, tenant="trial")
-        self.task = Task(state, accepts=self.agent.accepts, read=self._read)
+        self.facts = Noted()
+        self.task = Task(state, accepts=self.agent.accepts, read=self._read, facts=self.facts)
 
     @property
     def events(self) -> list[Event]:
@@ -76,6 +78,7 @@ class Trial:
             moved = reduce(self.agent, self.task, happened, self._now())
             self.task = replace(self.task, state=moved.state)
             self.log += moved.events
+            self.facts.note(moved.facts)
             happened = self._next(moved.wants)
             if not happened:
                 return self

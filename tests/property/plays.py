@@ -60,6 +60,7 @@ from twelvefold.events import (
 )
 from twelvefold.fold import fold
 from twelvefold.policy import judged
+from twelvefold.provenance import Noted
 from twelvefold.questions import AskHuman
 from twelvefold.record import Recorded, hold, unhold
 from twelvefold.reducer import Moved, absorb, reduce
@@ -182,7 +183,8 @@ class Play:
         self.log: list[Recorded] = []
         self.inbox: list[Event] = []
         self.wants: Want = Rest()
-        self.task = Task(State(id=TASK_ID, tenant="test"), accepts=agent.accepts, read=self.read)
+        self.facts = Noted()
+        self.task = Task(State(id=TASK_ID, tenant="test"), accepts=agent.accepts, read=self.read, facts=self.facts)
         self.absorb([Arrived(kind="message", source="test", key="1", payload={"text": texts[0]})])
 
     @property
@@ -196,6 +198,7 @@ class Play:
     def take(self, moved: Moved) -> None:
         self.task = replace(self.task, state=moved.state)
         self.log += moved.events
+        self.facts.note(moved.facts)
         self.wants = moved.wants
 
     def feed(self, *events: Event) -> None:
