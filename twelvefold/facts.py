@@ -26,7 +26,8 @@ _LINK = re.compile(r"https?://[^\s<>\"'\])}]+", re.IGNORECASE)
 _RUN = re.compile(r"[^\W_](?:[\w.:/@#+~-]*[^\W_])?")
 _PART = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.@+~-]*[A-Za-z0-9])?")
 _JOINED = re.compile(r"[\d_./@:#-]")
-NUMBER = r"\d[\d.,'\u2019\u202f\xa0]*"
+NUMBER = r"\d[\d.,'\u2019\u202f\xa0]{0,40}"
+"""A written number. Its length is bounded, so that no text costs the square of its own."""
 _NUMBER = re.compile(rf"(?<![\w.,]){NUMBER}(?!\w)")
 _SPACED = re.compile(r"['\u2019\u202f\xa0]")
 
@@ -91,7 +92,9 @@ def _plain(text: str) -> str:
 def _in_text(text: str, name: str) -> Iterator[str]:
     if len(text) <= LONGEST and "\n" not in text and ID_NAME.search(name):
         yield from keys(text)
-    for link in links(text):
+    if not _JOINED.search(text):
+        return  # words alone, which most texts are
+    for link in links(text) if "://" in text else ():
         yield from keys(link)
     for run in runs(text):
         yield from keys(run)
