@@ -70,7 +70,7 @@ def _public(held: Edge) -> list[BaseRoute]:
         *answer.routes(held.db, links, held.bell.ring, held.log),
     ]
     largest = held.settings.webhook_max_body
-    post = mails(held.intake, held.settings, accept)
+    post = mails(held.intake, held.settings, held.bell.ring)
     taken = hooks(sources(held.settings), accept, lambda: datetime.now(UTC), largest, mail=post)
     return [*taken, *slack.routes(held), *pages]
 
