@@ -71,7 +71,7 @@ def _public(held: Edge) -> list[BaseRoute]:
         *leave.routes(held.db, held.settings),
     ]
     largest = held.settings.webhook_max_body
-    post = mails(held.intake, held.settings, accept)
+    post = mails(held.intake, held.settings, held.bell.ring)
     taken = hooks(sources(held.settings), accept, lambda: datetime.now(UTC), largest, mail=post)
     return [*taken, *slack.routes(held), *pages]
 

@@ -100,7 +100,7 @@ def test_over_lmtp_each_recipient_gets_an_answer_of_its_own(
             return take(raw, envelope)
 
         monkeypatch.setattr(room, "receive", receive)
-        with listening(room, "lmtp") as port, smtplib.LMTP("127.0.0.1", port) as line:
+        with listening(room, "lmtp") as port, smtplib.LMTP("127.0.0.1", port, timeout=20) as line:
             line.ehlo_or_helo_if_needed()
             line.mail(ANN)
             assert [line.rcpt(each)[0] for each in (BOX, broken, other, "x@elsewhere.example")] == [250, 250, 250, 550]
