@@ -109,10 +109,11 @@ def open_at(intake: Intake, schedule: Schedule, fire: datetime, *, late: bool, a
     """Open the task of one time, whatever its policies say; `again`: in the place of one that was passed over."""
     loaded = intake.registry[schedule.agent]
     binding = intake.registry.schedules.get((schedule.agent, schedule.name))
-    read = binding.read if binding is not None and schedule.event is None else None
     tick = Tick(name=schedule.name, at=fire, late=late)
-    payload = schedule.event if schedule.event is not None else tick if read else tick.model_dump(mode="json")
-    return intake.read(entry_of(schedule, fire, again=again), loaded, read, payload)
+    read = binding.read if binding is not None and schedule.event is None else None
+    reader = None if read is None else lambda payload: read(Tick.model_validate(payload))
+    payload = tick.model_dump(mode="json") if schedule.event is None else schedule.event
+    return intake.read(entry_of(schedule, fire, again=again), loaded, reader, payload)
 
 
 def entry_of(schedule: Schedule, fire: datetime, *, again: bool = False) -> Entry:
