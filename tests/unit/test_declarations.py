@@ -290,7 +290,7 @@ def test_what_an_author_may_import_is_pinned() -> None:
     assert twelvefold.__all__ == [
         "AUTO", "DESTRUCTIVE", "Agent", "AskHuman", "Budget", "Conflict", "Ctx", "DeclarationError", "Delegate",
         "Directory", "Done", "Effect", "Ended", "Fatal", "Flow", "Free", "Ignore", "Known", "Memory", "Message",
-        "NothingToDo", "Plan", "Preview", "Read", "Recall", "Remember", "State", "Task", "Text", "Tick", "ToolError", "Verdict",
-        "Wait", "Wake", "Write", "ask", "deny", "on", "to",
+        "NothingToDo", "Plan", "Preview", "Read", "Recall", "Remember", "State", "Task", "Text", "Tick", "ToolError",
+        "Verdict", "Wait", "Wake", "Write", "ask", "deny", "on", "to",
     ]  # fmt: skip
     assert all(hasattr(twelvefold, name) for name in twelvefold.__all__)
