@@ -41,8 +41,10 @@ up: install ## Start everything on this machine; Ctrl-C stops it and keeps the d
 demo: install ## Play one scenario from trigger to delivery over real HTTP and SMTP
 	@$(BIN)/twelvefold demo
 
+# Those that kill and stall real processes need the machine to themselves; the rest shares its cores.
 test: install ## Run the fast tests
-	$(BIN)/python -m pytest -q -m "not long"
+	$(BIN)/python -m pytest -q -n logical --maxprocesses 4 --dist worksteal -m "not long" --ignore=tests/kills --ignore=tests/broker
+	$(BIN)/python -m pytest -q -m "not long" tests/kills tests/broker
 
 test-long: install ## Run the tests that take minutes; WHERE=tests/kills for a part of them
 	$(BIN)/python -m pytest -q -m long $(WHERE)
