@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter, create_model
 
-from .bindings import Binding, CronBinding, Destination
+from .bindings import Binding, CronBinding, Destination, to
 from .budget import Budget
 from .canonical import canonical, sha256
 from .controls import Delegate, Done, Explain, NextPage, NothingToDo, Plan, Wait
@@ -110,7 +110,7 @@ class Agent:
     hosts: list[str] = field(default_factory=list)
     flow: Flow = UNLIMITED
     triggers: list[Binding] = field(default_factory=list)
-    delivery: list[Destination] = field(default_factory=list)
+    delivery: list[Destination] = field(default_factory=lambda: [to.reply()])
     subject: Callable[[Any], str] | None = None
     review: Callable[[Task, Any], Verdict] | None = None
 

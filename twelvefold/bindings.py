@@ -127,6 +127,8 @@ class CronBinding:
                 raise DeclarationError(f"{self.name}: {what}= is whole seconds from 0 to {most}, not {lasts}.")
 
 
+REPLY = "reply"
+"""The destination that is known only when a run ends: the place that it was begun from."""
 Binding = WebhookBinding | ApiBinding | FinishedBinding | EmailBinding | CronBinding
 
 
@@ -218,6 +220,13 @@ class on:
 
 class to:
     """Where results go."""
+
+    @staticmethod
+    def reply(*, when: When = "always") -> Destination:
+        """Back to where the run was begun: the sender of the mail, in its thread, or the thread in Slack. A run that a
+        schedule, a webhook or the API began has nobody to reply to, and a mail whose sender is not proven gets none.
+        """
+        return Destination(REPLY, "", when)
 
     @staticmethod
     def email(address: str, *, when: When = "always") -> Destination:

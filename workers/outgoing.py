@@ -9,6 +9,7 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from twelvefold.agent import Ended
+from twelvefold.bindings import REPLY, Destination
 from twelvefold.decide import budget_of
 from twelvefold.events import ApprovalAsked, ApprovalMoved, ChildReturned, ChildStarted, Finished
 from twelvefold.inbox import UNPROVEN
@@ -19,6 +20,7 @@ from twelvefold.state import OpenCall, State, unused
 from twelvefold.verdict import Verdict, people
 
 from .card import Card
+from .origin import Place, origin
 from .question import Asking
 from .store.commits import Child, Letter
 from .telemetry import kind_of
@@ -124,22 +126,36 @@ def _results(work: Work, run: Runtime, recorded: Recorded, event: Finished) -> l
             "subject": _subject(work, run, event),
             "text": _text(work, event),
             "result": _result(work, event),
-            "at": recorded.at.isoformat(), **({"digest": True} if digest else {}),
+            "at": recorded.at.isoformat(), **more,
         })
-        for (channel, recipient), digest in _destinations(work, run, event).items()
+        for (channel, recipient), more in _destinations(work, run, event).items()
     ]  # fmt: skip
 
 
-def _destinations(work: Work, run: Runtime, event: Finished) -> dict[tuple[str, str], bool]:
-    """Channel and recipient of each copy of a result, once each, and whether it is a digest for all that asks for it;
-    names of the directory become addresses here.
+def _destinations(work: Work, run: Runtime, event: Finished) -> dict[tuple[str, str], dict[str, Any]]:
+    """Channel and recipient of each copy of a result, once each, and what its letter has besides. It is a digest where
+    all that ask for it say so.
     """
-    wanted = [d for d in work.state.delivery or work.agent.delivery if d.when in ("always", _came_to(event))]
-    found: dict[tuple[str, str], bool] = {}
-    for d in wanted:
-        for recipient in run.settings.directory.addresses(d.recipient) if d.channel == "email" else (d.recipient,):
-            found[d.channel, recipient] = d.digest and found.get((d.channel, recipient), True)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for d in work.state.delivery or work.agent.delivery:
+        if d.when not in ("always", _came_to(event)):
+            continue
+        for place in _places(work, run, d):
+            before = found.get((place.channel, place.recipient))
+            digest = d.digest and (before is None or "digest" in before)
+            known = {name: value for name, value in (before or {}).items() if name != "digest"}
+            found[place.channel, place.recipient] = known | place.more | ({"digest": True} if digest else {})
     return found
+
+
+def _places(work: Work, run: Runtime, d: Destination) -> list[Place]:
+    """Where a destination leads; names of the directory become addresses here, and a reply the place that it is for."""
+    if d.channel == REPLY:
+        place = origin(work, run)
+        return [] if place is None else [place]
+    if d.channel == "email":
+        return [Place("email", address) for address in run.settings.directory.addresses(d.recipient)]
+    return [Place(d.channel, d.recipient)]
 
 
 def _came_to(event: Finished) -> str:

@@ -15,9 +15,9 @@ from twelvefold.agent import Ended
 from twelvefold.ports import Channel, Finds, Letter, NotSent, Paced, Patient, PerhapsSent, Receipt
 
 from .chances import patiently
+from .fallbacks import fallback
 from .intake import Intake, put
 from .outgoing import FINISHED, TASK_CHANNEL
-from .stand_ins import stand_in
 from .store import inbox, outbox, paces
 from .store.inbox import Entry
 from .store.outbox import Became, Taken
@@ -134,7 +134,7 @@ def _dead(run: Runtime, taken: Taken, error: NotSent) -> str:
     """Nobody tries it any more: operators are told, and whoever stands in for the recipient gets it."""
     if isinstance(error, Pointless):
         return _settle(run, taken, Became("failed", error=error.reason))
-    instead = stand_in(run.settings.stand_ins, taken.channel, taken.recipient, taken.payload)
+    instead = fallback(run.settings.fallbacks, taken.channel, taken.recipient, taken.payload)
 
     def settle() -> bool:
         with run.db.transaction() as connection:

@@ -24,10 +24,10 @@ from triggers.declared import secrets_variable as source_secrets
 from twelvefold.directory import Address, Directory
 
 from .allowance import Daily, Limits
+from .fallbacks import Fallbacks
 from .prices import Price
 from .profiles import WireForm
 from .services import Services
-from .stand_ins import StandIns
 
 Role = Literal["decide", "plan", "summarise", "verify", "answer"]
 """What a model is asked for."""
@@ -139,7 +139,7 @@ class Settings(BaseModel):
     slack_api_url: str | None = Field(default=None, pattern=r"^https?://.*/$")
     channels: dict[str, Installed] = Field(default_factory=dict)
     """Channels of installed distributions, by name, as JSON; their secrets stand in variables of their own."""
-    stand_ins: StandIns = Field(default_factory=dict)
+    fallbacks: Fallbacks = Field(default_factory=dict)
     """Where a letter goes that cannot reach its recipient, as JSON of CHANNEL:RECIPIENT."""
     api_wait: float = Field(default=0.0, ge=0, le=60)
     """How long a POST to the API waits for the end of the turn when it does not say so itself."""

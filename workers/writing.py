@@ -47,6 +47,8 @@ def written(taken: Taken, run: Runtime) -> Letter:
     subject, source, text = p.get("subject", ""), _source(taken, run), p.get("text", "")
     if asked and not ("card" in p or "question" in p):
         subject, text = f"Re: {asked[-1]}", f"{subject}\n\n{text}"
+    elif "thread" in p:  # a mail program shows it in the thread of the mail that it answers only under its subject
+        subject, text = p["thread"], f"{subject}\n\n{text}"
     if over is not None:
         source = joined([f"**{words(asked[-1] or '')}**", words(p.get("text", ""))])
     if "instead" in p:
@@ -58,6 +60,7 @@ def written(taken: Taken, run: Runtime) -> Letter:
         id=taken.id, channel=taken.channel, recipient=taken.recipient, subject=subject,
         text=plain(source) if source else text, source=source, created_at=at,
         follows=tuple(letter.id for letter in before), data=_data(taken), choices=_choices(taken),
+        in_reply_to=p.get("answers"), references=tuple(p.get("chain", ())),
         replaces=_originals(taken, before),
         thread=next((letter.receipt for letter in before if letter.receipt), ""), **envelope,
     )  # fmt: skip

@@ -317,7 +317,7 @@ def test_a_dead_letter_is_told_listed_and_goes_again_on_request(
 
 def test_whoever_stands_in_gets_a_letter_that_cannot_reach_its_recipient_and_only_once(fresh_database: Any) -> None:
     places = {"post:a": "post:a2", "*": "post:ops"}
-    with fleet(fresh_database, lambda task: Done(outcome=Text(text="x")), stand_ins=places) as f:
+    with fleet(fresh_database, lambda task: Done(outcome=Text(text="x")), fallbacks=places) as f:
         task = f.open()
         lost, other, post = write(f, "a", 1, task, text="hello"), write(f, "b", 2, task), Post()
 
@@ -332,9 +332,7 @@ def test_whoever_stands_in_gets_a_letter_that_cannot_reach_its_recipient_and_onl
         assert [(r["recipient"], r["n"], r["payload"]["for"]) for r in found] == [("a2", 1, "a2"), ("ops", 2, "")]
         assert deliver(found[0]["id"], f.run, {"post": post}) == "sent"
         assert deliver(found[1]["id"], f.run, {"post": No()}) == "failed"
-        assert f.one("SELECT count(*) FROM outbox WHERE task_id = %(t)s", t=task) == 4, (
-            "nobody stands in for a stand-in"
-        )
+        assert f.one("SELECT count(*) FROM outbox WHERE task_id = %(t)s", t=task) == 4, "a fallback has no fallback"
 
 
 def test_b144_one_refused_recipient_of_many_leaves_the_others_alone(f: Fleet) -> None:

@@ -261,7 +261,7 @@ def test_b126_an_archived_channel_is_tried_once_and_the_letter_goes_to_whoever_s
     fresh_database: Any, slack: FakeSlack
 ) -> None:
     places = {"slack:C1": "email:ann@example.com"}
-    with fleet(fresh_database, lambda task: Done(outcome=Text(text="x")), stand_ins=places) as f:
+    with fleet(fresh_database, lambda task: Done(outcome=Text(text="x")), fallbacks=places) as f:
         task = f.open()
         with f.run.db.connection() as connection:
             connection.execute(

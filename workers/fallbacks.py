@@ -1,5 +1,5 @@
 """Who gets a letter that cannot reach its recipient: the same person elsewhere, or the operators. Once, and never for a
-letter that stands in for another already.
+letter that is a fallback already.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def _places(found: dict[str, str]) -> dict[str, str]:
     return found
 
 
-StandIns = Annotated[dict[str, str], BeforeValidator(_parsed), AfterValidator(_places)]
+Fallbacks = Annotated[dict[str, str], BeforeValidator(_parsed), AfterValidator(_places)]
 """`{"email:ann@shop.example": "slack:U012", "*": "email:ops@shop.example"}`: where to instead; `*` for all others."""
 
 
-def stand_in(
+def fallback(
     known: Mapping[str, str], channel: str, recipient: str, payload: dict[str, Any]
 ) -> tuple[str, str, dict[str, Any]] | None:
-    """Channel, recipient and payload of the letter that goes out instead; None when nobody stands in."""
+    """Channel, recipient and payload of the letter that goes out instead; None when there is none."""
     place = f"{channel}:{recipient}"
     found = known.get(place) or known.get(ANYBODY)
     if found is None or found == place or "instead" in payload:
