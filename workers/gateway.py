@@ -14,6 +14,7 @@ from typing import Any
 from twelvefold.errors import Fatal, Transport
 from twelvefold.events import Event, Failed, ModelAsked, Spent, Throttled
 from twelvefold.ports import ModelReply, ModelRequest
+from twelvefold.text import clean
 
 from .daily import over
 from .prompts import Made, make
@@ -120,7 +121,7 @@ def _asked(
     return ModelAsked(
         model=reply.model, request=made.request, receipt=question.receipt, boundary=question.boundary, lost=lost,
         spent=Spent(tokens_in=tokens_in, tokens_out=reply.tokens_out, usd=usd, ms=reply.duration_ms),
-        request_id=reply.request_id, fingerprint=reply.fingerprint, raw=reply.raw, scripted=run.scripted,
+        request_id=reply.request_id, fingerprint=reply.fingerprint, raw=clean(reply.raw), scripted=run.scripted,
         role=question.role, instead=instead, made_of=made.made_of,
     )  # fmt: skip
 

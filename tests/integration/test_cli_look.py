@@ -146,7 +146,7 @@ def test_a_database_that_is_away_is_told_in_one_line(
     )
 
 
-PROCESSES = {"worker", "http", "flower", "stand-ins", "up", "demo", "try", "migrate", "client"}
+PROCESSES = {"worker", "http", "flower", "stand-ins", "up", "demo", "try", "migrate", "client", "mail-in"}
 """Verbs that become a process, play something for people to watch, or print a file."""
 
 

@@ -76,7 +76,8 @@ class Ledger:
 
     def _taken(self, wish: Click, before: Row, after: Row, told: str, valid: bool) -> str | None:
         choice, who = self.case.choice(wish), self.who(wish)
-        known = (choice, who) in self.taken.get(before["asked"], ()) or self.same(wish, after)
+        same = self.same(wish, before) or self.same(wish, after)
+        known = same or (choice, who) in self.taken.get(before["asked"], ())
         if valid:
             over = not _open(before) and before["asked"] == after["asked"] and not self.same(wish, before)
             self._keep(wish, before, after)

@@ -41,7 +41,10 @@ SAME = [
     (re.compile(r"\bt[12]\b"), "TENANT"),
 ]
 """What differs between two plays of the same: ids, in the order in which they come, times, and what is made of both."""
-PLAYED = "TRUNCATE agent_tasks, agent_events, arrivals, outbox, approvals, votes, grants, switches, facts, memories"
+PLAYED = """
+TRUNCATE agent_tasks, agent_events, arrivals, outbox, approvals, votes, grants, switches, facts, memories, renderings,
+         slots, spend, spend_days, spend_notices
+"""
 
 
 class Say(Write[str]):
