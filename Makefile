@@ -46,8 +46,8 @@ test: install ## Run the fast tests
 	$(BIN)/python -m pytest -q -n logical --maxprocesses 4 --dist worksteal -m "not long" --ignore=tests/kills --ignore=tests/broker
 	$(BIN)/python -m pytest -q -m "not long" tests/kills tests/broker
 
-test-long: install ## Run the tests that take minutes; WHERE=tests/kills for a part of them
-	$(BIN)/python -m pytest -q -m long $(WHERE)
+test-long: install ## Run the tests that take minutes; WHERE=tests/kills for a part of them, JOBS=2 for two at a time
+	$(BIN)/python -m pytest -q -n $(or $(JOBS),0) -m long $(WHERE)
 
 check: install ## Lint, format, types and layers
 	$(BIN)/ruff check .
