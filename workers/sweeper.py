@@ -27,10 +27,11 @@ def sweep(run: Runtime) -> dict[str, int]:
     s = run.settings
     if served := alive.windows(run.db, s.dead_after):  # none: after an outage, before anybody beats again
         run.lanes.windows.update(dict.fromkeys(LANES, 0) | served)
-    fired = fire(Intake(run.db, run.registry, run.log), run.log)
+    opened = fire(Intake(run.db, run.registry, run.log), run.log)
+    fired = {"fired": opened} if opened else {}
     if not alive.lease(run.db, "sweep", run.worker, 3 * s.sweep + 2):
-        return {"fired": fired}
-    done = {"fired": fired, "due": sweeps.make_due(run.db), "set_aside": sweeps.set_aside(run.db)}
+        return fired
+    done = fired | {"due": sweeps.make_due(run.db), "set_aside": sweeps.set_aside(run.db)}
     if run.pulse.steady(SURE_BEATS):
         patience = s.dead_after / 2 - s.heartbeat  # what is left when one's own heartbeat is as old as it may be
         done["freed"] = alive.free_dead(run.db, s.dead_after, patience, lambda: run.pulse.steady(SURE_BEATS))
