@@ -56,7 +56,7 @@ def test_two_scheduler_processes_killed_over_eight_weeks_give_each_time_one_arri
                 if moment % 4 == 3:
                     one = dice.randrange(2)
                     running[one].kill()
-                    running[one].wait()
+                    running[one].communicate()
                     running[one] = scheduler(fresh_database.app, clock)
         finally:
             for each in running:
