@@ -50,14 +50,14 @@ WITH t AS (
      WHERE id = %(id)s AND worker_id = %(worker)s AND fence = %(fence)s
     RETURNING id, tenant, status, outbox_n)"""
 
-EVENT = "(%(seq{i})s::int, %(type{i})s, %(version{i})s::int, %(data{i})s::json, %(salt{i})s, %(hash{i})s, \
-%(caused{i})s::int, %(tokens{i})s::int, %(usd{i})s::numeric, %(ms{i})s::int)"
+EVENT = "(%(seq{i})s::int, %(type{i})s, %(version{i})s::int, %(at{i})s::timestamptz, %(data{i})s::json, \
+%(salt{i})s, %(hash{i})s, %(caused{i})s::int, %(tokens{i})s::int, %(usd{i})s::numeric, %(ms{i})s::int)"
 
 EVENTS = """,
 e AS (INSERT INTO agent_events
         (task_id, seq, type, version, at, data, salt, hash, caused_by, writer, tokens, usd, duration)
-      SELECT t.id, v.seq, v.type, v.version, %(at)s, v.data, v.salt, v.hash, v.caused, %(writer)s, v.tokens, v.usd, v.ms
-        FROM t, (VALUES {rows}) AS v (seq, type, version, data, salt, hash, caused, tokens, usd, ms))"""
+      SELECT t.id, v.seq, v.type, v.version, v.at, v.data, v.salt, v.hash, v.caused, %(writer)s, v.tokens, v.usd, v.ms
+        FROM t, (VALUES {rows}) AS v (seq, type, version, at, data, salt, hash, caused, tokens, usd, ms))"""
 
 ARRIVALS = """,
 a AS (UPDATE arrivals r SET absorbed_seq = x.seq
@@ -165,7 +165,6 @@ def _names(held: Claimed, batch: Batch) -> dict[str, Any]:
 def _run(connection: Connection, head: str, batch: Batch, names: dict[str, Any]) -> str | None:
     for i, recorded in enumerate(batch.events):
         names |= _event(i, recorded, batch.caused_by.get(recorded.seq))
-        names["at"] = recorded.at
     if batch.arrivals:
         names["arrival_ids"] = [row for row, _ in batch.arrivals]
         names["arrival_seqs"] = [seq for _, seq in batch.arrivals]
@@ -208,7 +207,8 @@ def _event(i: int, recorded: Recorded, caused_by: int | None) -> dict[str, Any]:
     spent = getattr(event, "spent", None)
     return {
         f"seq{i}": recorded.seq, f"type{i}": type(event).__name__, f"version{i}": event.version,
-        f"data{i}": event.data, f"salt{i}": salt, f"hash{i}": event_hash(salt, event.data), f"caused{i}": caused_by,
+        f"at{i}": recorded.at, f"data{i}": event.data, f"salt{i}": salt, f"hash{i}": event_hash(salt, event.data),
+        f"caused{i}": caused_by,
         f"tokens{i}": spent.tokens_in + spent.tokens_out if spent else None,
         f"usd{i}": spent.usd if spent else None, f"ms{i}": spent.ms if spent else getattr(event, "ms", None),
     }  # fmt: skip
