@@ -64,7 +64,8 @@ class Mail(BaseModel):
     """One mail, read and judged. Addresses are in lower case, ids without their brackets.
 
     `recipients` are the addresses it may have been sent to, the surest first; `automatic` is the signal that a program
-    sent it, `proof` what proves the sender, or `none`; `decides` what its words decide, if they are words that may.
+    sent it, `proof` what proves the sender, or `none`; `decides` what its words decide, if they are words that may;
+    `headers` are those that are kept, by their names in lower case.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -85,6 +86,7 @@ class Mail(BaseModel):
     returned: tuple[str, ...] = ()
     hidden: int = 0
     defects: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
     cleaned: int = 0
 
     @property
@@ -128,6 +130,7 @@ def read_mail(raw: bytes, envelope: Envelope, rules: Rules) -> Mail:
         proof=proof(facts, rules), bounced=bounced(message) if signal in BOUNCES else (),
         returned=tuple(_tidy(i.strip("<>")) for i in back), hidden=parts.hidden,
         defects=tuple(dict.fromkeys(parts.defects))[:20], cleaned=cleaned.changed,
+        headers={kept: one_line(value, 2000) for kept, value in found.items() if kept in _KEPT},
     )  # fmt: skip
 
 
@@ -139,12 +142,11 @@ def key_of(raw: bytes, mail: Mail, mailbox: str, recipient: str) -> str:
 
 def arrived(raw: bytes, mail: Mail, *, tenant: str, mailbox: str, recipient: str) -> Arrived:
     """The mail as the intake takes it. Its type is the address that it was sent to."""
-    message = message_from_bytes(raw, policy=default)
-    headers = {name: one_line(value, 2000) for name, value in reversed(_headers(message)) if name in _KEPT}
     return Arrived(
         tenant=tenant, source=SOURCE, key=key_of(raw, mail, mailbox, recipient), type=recipient.lower(),
-        payload=payload(mail), raw=raw, headers=headers, sender=mail.sender or None, conversation=mail.root or None,
-        proof=mail.proof if mail.proof == "none" else f"{SOURCE}:{mail.proof}", cleaned=mail.cleaned,
+        payload=payload(mail), raw=raw, headers=mail.headers, sender=mail.sender or None,
+        conversation=mail.root or None, cleaned=mail.cleaned,
+        proof=mail.proof if mail.proof == "none" else f"{SOURCE}:{mail.proof}",
     )  # fmt: skip
 
 
