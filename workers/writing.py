@@ -40,11 +40,11 @@ def written(taken: Taken, run: Runtime) -> Letter:
     p = taken.payload
     at = datetime.fromisoformat(p["at"]) if "at" in p else taken.created_at
     before = outbox.earlier(run.db, taken)
-    over = p.get("over")
+    over, leave = p.get("over"), _leave(taken, run)
     asked = [letter.subject for letter in before if letter.asks is not None and over in (None, letter.asks)]
     if over is not None and not asked:
         raise Pointless("the question that is over had never been sent")
-    subject, source, text = p.get("subject", ""), _source(taken, run), p.get("text", "")
+    subject, source, text = p.get("subject", ""), _source(taken, run, leave), p.get("text", "")
     if asked and not ("card" in p or "question" in p):
         subject, text = f"Re: {asked[-1]}", f"{subject}\n\n{text}"
     elif "thread" in p:  # a mail program shows it in the thread of the mail that it answers only under its subject
@@ -53,7 +53,7 @@ def written(taken: Taken, run: Runtime) -> Letter:
         source = joined([f"**{words(asked[-1] or '')}**", words(p.get("text", ""))])
     if "instead" in p:
         source, text = source and f"{words(p['instead'])}\n\n{source}", f"{p['instead']}{text}"
-    envelope = _envelope(taken, run)
+    envelope = _envelope(taken, run, leave)
     if envelope.get("headers"):  # it can be answered by mail: what a reply has below this line is ours
         source, text = source and f"{words(MARKER)}\n\n{source}", f"{MARKER}\n\n{text}"
     return Letter(
@@ -82,14 +82,14 @@ def _data(taken: Taken) -> dict[str, Any]:
     return {"task": taken.task_id}
 
 
-def _source(taken: Taken, run: Runtime) -> str:
-    """What it says, as Markdown; empty for a letter that has nothing but its text."""
+def _source(taken: Taken, run: Runtime, leave: str | None) -> str:
+    """What it says, as Markdown; empty for a letter that has nothing but its text. `leave`: see `_leave`."""
     p = taken.payload
     if "card" in p:
         return _question(taken, run, Card.model_validate(p["card"]))
     if "question" in p:
         return _asking(taken, run, Asking.model_validate(p["question"]))
-    return results.source(run.db, taken, _leave(taken, run) or "") if "result" in p else ""
+    return results.source(run.db, taken, leave or "") if "result" in p else ""
 
 
 def _leave(taken: Taken, run: Runtime) -> str | None:
@@ -102,11 +102,11 @@ def _leave(taken: Taken, run: Runtime) -> str | None:
     return leaving.address(run.settings, Reader(tenant=taken.tenant, agent=agent, recipient=taken.recipient))
 
 
-def _envelope(taken: Taken, run: Runtime) -> dict[str, Any]:
+def _envelope(taken: Taken, run: Runtime, leave: str | None) -> dict[str, Any]:
     """Where a mail is answered and bounces to, signed; nothing for other channels, or where no mail comes in."""
     if taken.channel != "email":
         return {}
-    answers, leave = reply_address(run.settings, taken.id, taken.recipient), _leave(taken, run)
+    answers = reply_address(run.settings, taken.id, taken.recipient)
     headers = {"Reply-To": answers} if answers else {}
     if leave:
         headers |= {"List-Unsubscribe": f"<{leave}>", "List-Unsubscribe-Post": "List-Unsubscribe=One-Click"}
@@ -156,15 +156,9 @@ def _asking(taken: Taken, run: Runtime, asking: Asking) -> str:
 def _link(taken: Taken, asked: Card | Asking) -> Link | None:
     """The link of the one who is asked; None for whoever only stands in and may not decide in that name."""
     approver = taken.payload.get("for", taken.recipient)
-    return (
-        None
-        if not approver
-        else Link(
-            tenant=taken.tenant,
-            task=asked.task,
-            call=asked.call,
-            asked=asked.asked,
-            approver=approver,
-            expires=int((asked.deadline + LINK_LIVES).timestamp()),
-        )
-    )
+    if not approver:
+        return None
+    expires = int((asked.deadline + LINK_LIVES).timestamp())
+    return Link(
+        tenant=taken.tenant, task=asked.task, call=asked.call, asked=asked.asked, approver=approver, expires=expires,
+    )  # fmt: skip
