@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.asked import SECRET, URL
-from workers.links import LETTERS, WORD_LENGTH, Link, Links, NotALink, mac
+from workers import signed
+from workers.links import LETTERS, PURPOSE, WORD_LENGTH, Link, Links, NotALink
 
 KEY = SECRET.get_secret_value()
 LINKS = Links(URL, [KEY])
@@ -25,6 +26,10 @@ OTHER: dict[str, Any] = {
     "tenant": "t2", "task": "018f0000-0000-7000-8000-000000000002", "call": 4, "asked": 5,
     "approver": "bob@example.com", "expires": 1_800_000_001,
 }  # fmt: skip
+
+
+def mac(key: bytes, payload: str) -> str:
+    return signed.mac(key, PURPOSE, payload)
 
 
 def token(link: Link = LINK, links: Links = LINKS) -> str:
